@@ -401,7 +401,7 @@ impl Manager {
             return Unanswered::Nothing(failure);
         }
         let why = causes(error);
-        // What speaks TLS does nothing of what it is asked in plain http.
+        // A TLS server ignores plain http requests.
         if base.starts_with("http:") && why.contains("invalid HTTP version") {
             let failure = self.is_none("it does not speak plain http");
             return Unanswered::Nothing(failure.with_hint("a manager speaks https: check --server"));

@@ -17,7 +17,7 @@ pub struct Arguments {
     pub command: Command,
 }
 
-/// What holds for every command.
+/// Options that every command accepts.
 #[derive(Debug, clap::Args)]
 pub struct EveryCommand {
     /// How results are written: table if left out; json for a plan over time (`plan --instance`, `--ahead`) that does not go to a
@@ -178,7 +178,7 @@ pub enum Command {
 pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Arguments, clap::Error> {
     let typed = with_get(arguments);
     if typed.get(1).is_some_and(|first| first == "agent") {
-        // Help, and what is wrong, are told from the whole.
+        // Help and errors come from the whole parser.
         if let Ok(of_agent) = OfAgent::try_parse_from(&typed) {
             return Ok(of_agent.into());
         }
@@ -204,7 +204,7 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Arguments,
     })
 }
 
-/// What other tools call it, and what it is here.
+/// Names of other tools, with the name here.
 const ELSEWHERE: [(&str, &str); 4] = [
     ("cordon", "host close"),
     ("drain", "host close"),

@@ -177,8 +177,8 @@ fn tell(progress: &Progress, operation: &Operation, told: &mut Told) {
     ));
 }
 
-/// The steps that came to rest, a line each. What one host was asked for several GPUs, and answered alike, is on one line:
-/// the questions before anything is done, and what can't be done there.
+/// The finished steps, a line each. Equal answers of one host for several GPUs share a line: its checks before the
+/// first change, and the steps that it can't do.
 fn news(operation: &Operation, Told(told): &mut Told) -> Vec<String> {
     told.resize(operation.steps.len(), StepState::Pending);
     let mut lines = Vec::new();
@@ -234,7 +234,7 @@ fn is_at_rest(record: &StepRecord) -> bool {
     )
 }
 
-/// What is said of it beyond its state. An error begins with the step, which is named beside it.
+/// A step's error or evidence. An error begins with the step, which its line names already.
 fn detail(record: &StepRecord) -> Option<&str> {
     let said = record.error.as_deref().or(record.evidence.as_deref())?;
     let of_step = said.strip_prefix(&record.step.to_string());

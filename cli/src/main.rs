@@ -78,8 +78,8 @@ fn main() -> std::process::ExitCode {
     }
 }
 
-/// What serves many at once takes all cores, and whoever plans hears meanwhile that it is enough. What asks and prints is
-/// done sooner, and with a third less work, on one.
+/// Servers use all cores, and a planner needs a second thread to receive an interrupt. A command that asks and prints
+/// is faster, and takes a third less work, on one thread.
 fn runtime(command: &Command) -> tokio::runtime::Builder {
     match command {
         Command::Demo(_) | Command::Emulate(_) | Command::Plan(_) | Command::Serve(_) => {
@@ -93,7 +93,7 @@ fn runtime(command: &Command) -> tokio::runtime::Builder {
 fn refuse(error: &clap::Error) -> ExitCode {
     match misread::told(error, is_coloured()) {
         Some(text) => say(text.trim_end()),
-        // Nobody is left to be told where the stream is gone.
+        // A closed stream leaves no place to report a failure.
         None => drop(error.print()),
     }
     if error.kind() == ErrorKind::InvalidSubcommand {
@@ -124,7 +124,7 @@ fn refuse(error: &clap::Error) -> ExitCode {
     }
 }
 
-/// Whether what is said on stderr may have colours.
+/// Whether stderr may have colours.
 fn is_coloured() -> bool {
     let plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
     io::stderr().is_terminal() && !plain

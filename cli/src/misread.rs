@@ -1,10 +1,10 @@
-//! What can't be read as what an option wants: in our words, where a library's would be shown.
+//! Our own messages for option values that can't be parsed, in place of a library's.
 
 use std::error::Error;
 use std::net::AddrParseError;
 use std::num::{IntErrorKind, ParseIntError};
 
-/// The text of an error of the command line; `None` where it is told as it is.
+/// The text of an error of the command line; `None` if clap's own text is used.
 pub fn told(error: &clap::Error, with_colours: bool) -> Option<String> {
     let source = error.source()?;
     let allowed = allowed(source)?;

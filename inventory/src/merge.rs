@@ -90,8 +90,9 @@ fn add_fabrics(topology: &mut Topology, index: usize, view: View, scope: &Scope)
         }));
 }
 
-/// All that endpoints show something in, each with the one that calls it so. Of a GPU that several show one has the say;
-/// the others' are named all the same, so that nothing is named anew where that one falls silent.
+/// All chassis with contents at an endpoint, each with the endpoint that uses its id. If several endpoints show a GPU,
+/// one is authoritative; the chassis of the others are listed too, so that none gets a new id when that endpoint is
+/// unreachable.
 fn chassis(sources: &[ControlEndpointId], scope: &Scope) -> Vec<Chassis> {
     let mut found: BTreeMap<&ChassisId, &ControlEndpointId> = BTreeMap::new();
     for (index, source) in sources.iter().enumerate() {

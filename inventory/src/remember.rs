@@ -43,7 +43,7 @@ pub fn remember(known: &mut Topology, seen: &Topology) -> bool {
         |fabric| fabric.id.clone(),
         add_fabric,
     );
-    // Whose it was first it is.
+    // The first endpoint of a chassis remains its endpoint.
     let first = |chassis: &mut Chassis, before: &Chassis| {
         chassis.clone_from(before);
         false

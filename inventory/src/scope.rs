@@ -1,8 +1,8 @@
 //! Ids that are unique at one endpoint, made unique among all of them.
 //!
 //! A box manager calls its fabric `PCIe`, and so does the next one. An id that only one endpoint uses
-//! stays as it is; the others get the endpoint's name before them. Whatever a fabric or a chassis is called first it
-//! keeps: host ports, and so compositions, are called after the one, and clients find GPUs under the other.
+//! stays as it is; the others get the endpoint's name before them. A fabric or a chassis keeps its first id: the ids of
+//! host ports, and so of compositions, contain that of the fabric, and clients find GPUs under that of the chassis.
 
 use crate::merge::View;
 use poolwright_model::id::{ChassisId, ControlEndpointId, FabricId};

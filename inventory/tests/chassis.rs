@@ -81,7 +81,7 @@ fn joined(shown: &[Shown], last: &Topology) -> Topology {
     merge(endpoints.iter().map(view).collect(), Some(last), knowledge).topology
 }
 
-/// What is in each chassis.
+/// The contents of each chassis.
 fn contents(topology: &Topology) -> BTreeMap<String, BTreeSet<String>> {
     let gpus = topology
         .gpus
@@ -134,7 +134,7 @@ fn a_box_that_calls_its_chassis_as_the_first_one_does_takes_it_no_name_away() {
     assert!(contents(&joined(&[second], &known)).contains_key("box-a:Self"));
 }
 
-/// As earlier versions kept them: without whose they are.
+/// The format of earlier versions: without the endpoint of a chassis.
 #[test]
 fn a_chassis_whose_endpoint_was_not_kept_is_called_as_it_was() {
     let mut known = Topology::default();
@@ -172,8 +172,8 @@ fn any_chassis() -> impl Strategy<Value = Vec<Shown>> {
 }
 
 proptest! {
-    /// Endpoints come, fall silent and come back: there are just the chassis that somebody shows, each with what is in
-    /// it, and each is called the same for ever.
+    /// Endpoints come, become unreachable and come back: the topology has exactly the chassis that an endpoint shows,
+    /// each with its contents, and their ids never change.
     #[test]
     fn no_chassis_appears_that_nobody_shows(all in any_chassis(), seen in proptest::collection::vec(0usize..16, 1..8)) {
         let mut known = Topology::default();

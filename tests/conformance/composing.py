@@ -51,9 +51,9 @@ class Client:
             time.sleep(0.05)
         raise TimeoutError(answer.text)
 
-    def act(self, system, action, block, **more):
+    def act(self, system, action, block, headers=None, **more):
         target = system["Actions"][f"#ComputerSystem.{action}"]["target"]
-        return self.manager.request("POST", target, json={"ResourceBlock": {"@odata.id": block}, **more})
+        return self.manager.request("POST", target, json={"ResourceBlock": {"@odata.id": block}, **more}, headers=headers)
 
 
 def blocks_of(system):
@@ -101,9 +101,12 @@ def compose_of_blocks(suite, client):
     suite.equal(added.status_code, 204, "a block is added")
     suite.equal([told.status_code for told in client.monitors(1)], [204], "and so does that of this task")
     suite.equal(client.created(1), [[]], "which has made no system")
+    over = client.manager.request("GET", client.tasks(1)[0]["@odata.id"])
+    suite.equal(over.headers["Allow"], "GET, HEAD", "a task that is over can't be deleted, and Allow says so")
     suite.equal(blocks_of(client.get(place)), sorted([host, one, two]), "then it is part of the system")
-    removed = client.act(system, "RemoveResourceBlock", one)
-    suite.equal(removed.status_code, 204, "a block is removed")
+    for times in ("once", "once more under its key"):
+        removed = client.act(system, "RemoveResourceBlock", one, {"Idempotency-Key": "farm-2"})
+        suite.equal(removed.status_code, 204, f"a block is removed: {times}")
     suite.equal(blocks_of(client.get(place)), sorted([host, two]), "then it is not")
     suite.check(one in client.free("Processor"), "but free", client.get(one))
     last = client.act(system, "RemoveResourceBlock", two)

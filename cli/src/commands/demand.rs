@@ -33,7 +33,7 @@ enum Action {
         poolwright plan --out plan.json && poolwright apply plan.json"
     )]
     Add(Box<AddArgs>),
-    /// Forget a demand; what it holds is let go of by the next plan that is applied, of a job at once
+    /// Delete a demand; the next `apply` releases its GPUs, those of a job at once
     #[command(after_help = "Example:\n  poolwright demand remove chat --yes")]
     Remove(RemoveArgs),
     /// Say that a job of the queue is done: its GPUs are let go of
@@ -144,9 +144,9 @@ pub async fn run(args: DemandArgs, output: Output) -> Outcome {
     Ok(ExitCode::Ok)
 }
 
-const LET_GO: &str = "its GPUs are let go of: poolwright queue";
+const LET_GO: &str = "its GPUs are being released: poolwright queue";
 
-/// Forgets a demand, and says what becomes of what it holds, if it holds anything.
+/// Deletes a demand; returns what happens to its GPUs, if it has any.
 async fn remove(api: &Api, name: &DemandId) -> Result<Option<&'static str>, Failure> {
     let path = ["demands", name.as_str()];
     let record: DemandRecord = api.get(&path).await?;
@@ -154,10 +154,10 @@ async fn remove(api: &Api, name: &DemandId) -> Result<Option<&'static str>, Fail
     if let Some(job) = record.job {
         return Ok(job.runs().then_some(LET_GO));
     }
-    // It is forgotten: that this can't be told now is no failure.
+    // The demand is deleted already: a failed query is no failure of the command.
     let compositions: Vec<Composition> = api.get(&["compositions"]).await.unwrap_or_default();
     let holds = compositions
         .iter()
         .any(|composition| composition.demand.as_ref() == Some(name));
-    Ok(holds.then_some("the next plan that is applied lets go of what it holds"))
+    Ok(holds.then_some("the next `poolwright apply` releases its GPUs"))
 }

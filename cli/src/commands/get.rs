@@ -38,7 +38,7 @@ The manager is found by --server or POOLWRIGHT_SERVER, and believed by --ca or P
 enum Noun {
     #[value(alias = "gpu")]
     Gpus,
-    /// What was measured of GPUs last, and how long ago
+    /// The latest telemetry of GPUs, with its age
     Telemetry,
     #[value(alias = "host")]
     Hosts,

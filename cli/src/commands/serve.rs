@@ -119,7 +119,7 @@ struct KeepArgs {
 /// What agents are asked to measure of their GPUs.
 #[derive(Debug, clap::Args)]
 struct MeasureArgs {
-    /// How often each agent is asked for what it measures of its GPUs: 5s to 1h, or 0 for never
+    /// Interval at which each agent is asked for telemetry of its GPUs: 5s to 1h, or 0 for never
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = rate)]
     telemetry_every: Rate,
     /// A GPU is suspect whose link had more correctable errors than these within an hour; with 0 none is

@@ -18,7 +18,7 @@ pub struct Cell {
 }
 
 impl Cell {
-    /// The same for people and programs; but moments in it are told as people tell them.
+    /// The same text for people and programs, except that people get timestamps in local time.
     pub fn text(value: impl Display) -> Self {
         let raw = value.to_string();
         Self::both(moments_told(&raw), raw)

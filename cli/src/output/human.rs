@@ -87,7 +87,7 @@ pub fn under(line: &str, width: Option<u16>) -> String {
     broken(line, width, "    ", "      ")
 }
 
-/// The same for what belongs to the line above: indented, also where nothing is broken.
+/// The same for a continuation of the line above: always indented.
 pub fn hung(line: &str, width: Option<u16>) -> String {
     broken(line, width.map_or(usize::MAX, usize::from), "  ", "    ")
 }
@@ -108,7 +108,7 @@ fn broken(line: &str, width: usize, first: &str, further: &str) -> String {
     lines.join("\n")
 }
 
-/// A moment in the time zone of this machine, which it names, to the second: the one way in which people are told one.
+/// A timestamp in this machine's time zone, which it names, to the second: the only format for people.
 pub fn moment(at: Timestamp) -> String {
     at.to_zoned(TimeZone::system())
         .strftime("%Y-%m-%d %H:%M:%S %Z")
@@ -130,8 +130,8 @@ pub fn broken_into_lines(text: &str) -> String {
     text.replace(WHOLE, " ")
 }
 
-/// A text with each moment in it, as programs write them (`2026-11-26T09:48:39.4Z`), told so. What stands behind an option
-/// or `such as` is to be typed, and stays; so does what is part of a name.
+/// Replaces each timestamp in program format (`2026-11-26T09:48:39.4Z`) by the format for people. A value after an
+/// option or `such as` is to be typed, and stays; so does a part of a name.
 pub fn moments_told(text: &str) -> String {
     let mut told = String::with_capacity(text.len());
     let mut is_value = false;

@@ -110,12 +110,12 @@ pub fn say(text: &str) {
     let _ = writeln!(io::stderr().lock(), "{}", told(text));
 }
 
-/// A text as people are told it.
+/// A text formatted for people.
 fn told(text: &str) -> String {
     human::broken_into_lines(&human::moments_told(text))
 }
 
-/// Whether somebody reads along, and has no pager.
+/// Whether stdout is a terminal, and no pager.
 pub fn is_on_terminal() -> bool {
     io::stdout().is_terminal()
 }
@@ -131,7 +131,7 @@ fn terminal_width() -> Option<u16> {
 }
 
 fn columns(of: Option<(terminal_size::Width, terminal_size::Height)>) -> Option<u16> {
-    /// What is narrower is no page.
+    /// Smaller widths are ignored.
     const LEAST: u16 = 20;
     let wanted = || std::env::var("COLUMNS").ok()?.parse().ok();
     let width = of.map(|(terminal_size::Width(columns), _)| columns);

@@ -1,6 +1,6 @@
 //! How wide the columns of a table are within a terminal. Names, figures, dates and headings are never broken: first
 //! dates lose their seconds, then columns are left out in the order in which they may go, then the widest text is broken
-//! between words. What is left is wider than its terminal rather than broken, so that it can be copied.
+//! between words. A table that is still too wide exceeds its terminal unbroken, so that it can be copied.
 
 /// Between two columns.
 pub(super) const GAP: usize = 2;
@@ -14,9 +14,9 @@ const LONG: usize = 40;
 pub(super) enum Goes {
     /// It may: those with the smallest number first.
     InTurn(u8),
-    /// Only where nothing else helps.
+    /// It may, after all columns that go in turn.
     Late,
-    /// The same, after all others: it says what no other column can.
+    /// It may, after all others: no other column has its data.
     Last,
     /// It is what a row is about.
     Never,
@@ -71,7 +71,7 @@ impl Need {
         }
     }
 
-    /// So wide is enough where moments are told to the minute.
+    /// The width with timestamps to the minute.
     pub(super) fn or_short(mut self, wide: usize, heading: &str) -> Self {
         self.short = Some(wide.max(heading.chars().count()));
         self
@@ -88,7 +88,7 @@ impl Need {
         }
     }
 
-    /// With long words broken in what is text.
+    /// Breaks long words of text columns.
     fn breaking_words(self) -> Self {
         let is_text = self.least < self.whole;
         Self {
@@ -102,7 +102,7 @@ impl Need {
 pub(super) struct Fitted {
     /// Of each column without its gap; `None` for one that is left out.
     pub(super) widths: Vec<Option<usize>>,
-    /// Moments are told to the minute.
+    /// Whether timestamps are to the minute.
     pub(super) is_short: bool,
 }
 

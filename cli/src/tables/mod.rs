@@ -1,7 +1,8 @@
-//! One table a noun: what is shown of GPUs, hosts, operations and so on. [`pool`] has what the hardware shows,
-//! [`work`] what is made of it, [`mod@quarantine`] what failed, [`mod@telemetry`] what was measured, [`mod@queue`] the jobs that wait, [`mod@accounts`] who may
-//! ask, [`mod@agents`] who speaks for hosts, [`mod@host_life`] what hosts have gone through, [`mod@closures`] which are closed, [`mod@uplinks`] what uplinks carry.
-//! People see what fits a terminal; CSV has the values as they are, under names of their own that stay; JSON has everything.
+//! One table a noun: GPUs, hosts, operations and so on. [`pool`] has the hardware, [`work`] its use, [`mod@quarantine`]
+//! failed GPUs, [`mod@telemetry`] measurements, [`mod@queue`] waiting jobs, [`mod@accounts`] accounts, [`mod@agents`]
+//! agents, [`mod@host_life`] the history of hosts, [`mod@closures`] cordoned hosts, [`mod@uplinks`] uplink limits.
+//! People see the columns that fit a terminal; CSV has the raw values under stable names of their own; JSON has
+//! everything.
 
 mod accounts;
 mod agents;

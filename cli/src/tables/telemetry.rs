@@ -1,4 +1,4 @@
-//! What was measured of GPUs, never without how long ago that was.
+//! The telemetry of GPUs, always with its age.
 
 use crate::output::human::duration;
 use crate::output::{Cell, Table, column, in_csv};
@@ -52,7 +52,7 @@ pub fn telemetry(all: &[Telemetry]) -> Table {
     table
 }
 
-/// `12 s ago`; what is old says so.
+/// `12 s ago`; stale telemetry is marked.
 fn age(of: &Telemetry) -> String {
     let stale = if of.stale { ", stale" } else { "" };
     format!(

@@ -138,7 +138,7 @@ async fn a_plan_ahead_has_a_time_axis_and_a_line_for_each_that_a_host_serves_at_
 }
 
 #[tokio::test]
-async fn a_plan_over_time_tells_who_runs_where_when_and_what_is_attached_where() {
+async fn a_plan_over_time_tells_placements_and_attachments() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("week.json");
     let demand = |id: &str, start: u32, end: u32, gpus: u32| json!({"id": id, "tenant": "t", "start": start, "end": end, "gpus": gpus, "min_mem_gb": 24, "weight": 1});
@@ -155,12 +155,12 @@ async fn a_plan_over_time_tells_who_runs_where_when_and_what_is_attached_where()
     let expected = "\
 h0    111···2·
 
-Who runs where when:
+Placements over time:
 SLOTS  HOST  DEMAND  TENANT  GPUS
 0-2    h0    early   t       1 T24@s0
 6      h0    late    t       2 T24@s0
 
-What is attached where when:
+Attachments over time:
 HOST  SLOTS  ATTACHED
 h0    0-2    1 T24@s0
 h0    3-5    nothing

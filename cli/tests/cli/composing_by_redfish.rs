@@ -257,7 +257,7 @@ async fn of_two_clients_that_want_one_block_one_has_it_and_the_other_is_told_who
     );
 }
 
-/// What is asked of a host by the API that has a word for it, and what its block is then.
+/// Sends a request about a host to the API, and returns the state of its block afterwards.
 async fn is_free_once(client: &Client, host: &str, asked: &str, body: &Value) -> (bool, Value) {
     let place = format!("/api/v1/hosts/{host}/{asked}");
     let answer = client.ask(Method::POST, &place, Some(body)).await;

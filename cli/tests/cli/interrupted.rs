@@ -1,4 +1,4 @@
-//! Commands that are interrupted: what they began at services is ended, and nothing is held; what they have found is told.
+//! Interrupted commands: they end their sessions at services, release their claims, and print their partial results.
 
 use crate::serving::Sessions;
 use crate::support::{Rack, begin};

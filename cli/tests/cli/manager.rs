@@ -223,7 +223,7 @@ async fn what_is_wanted_is_planned_saved_and_applied_exactly() {
         .refused(6, &["no longer fits", "poolwright plan"]);
     manager.run("why all").await.expect(0, &["holds 0 GPUs", "60000"]);
     let removed = manager.run("demand remove one --yes -o json").await;
-    let removed = removed.expect(0, &["the next plan that is applied"]).json();
+    let removed = removed.expect(0, &["releases its GPUs"]).json();
     assert_eq!(removed, serde_json::json!({"removed": "demand", "id": "one"}));
     manager
         .run(&format!("plan --out {file}"))
@@ -363,7 +363,7 @@ async fn endpoints_come_and_go() {
                 "2 endpoints not added",
                 "there is an endpoint box-1 already",
                 "already; there is an endpoint",
-                "leave out of the list",
+                "remove existing endpoints from the list",
             ],
         );
     manager.run("endpoint test box-1").await.expect(0, &["box-1"]);
@@ -462,7 +462,7 @@ async fn a_service_is_not_added_under_a_second_name() {
         manager.ca().display()
     );
     manager.run(&ours).await.refused(5, &["is this manager itself"]);
-    // Nor, at a manager of the same boxes, this one: what both bind would be composed by nobody.
+    // A manager of the same boxes refuses this one, too: no manager could compose GPUs that both bind.
     let elsewhere = tempfile::tempdir().unwrap();
     let other = Manager::start(elsewhere.path(), &[]).await;
     other

@@ -480,7 +480,7 @@ async fn a_managers_calendar_is_weighed_by_costs() {
         let line = format!("compose {compose}");
         manager.run(&line).await.expect(0, &["completed"]);
     }
-    // Whatever time it is: it opens within the next day and a half.
+    // At any time of day, the window opens within the next day and a half.
     let night = json!({"id": "night", "window": {"weekly": ["daily 01:00-05:00"]}, "suspends": ["chat"],
         "demands": [{"id": "batch", "gpus": 20, "kind": "h100-pcie-80gb"}]});
     let declared = saved(&folder, "night.json", &json!({"schedules": [night]}));
@@ -499,7 +499,7 @@ async fn a_managers_calendar_is_weighed_by_costs() {
     for said in [
         " demands in 7",
         "at a cost of",
-        "hosts draw nothing here",
+        "hosts count 0 W",
         "the ports of a host are one here",
     ] {
         assert!(written.err.contains(said), "{said}: {}", written.err);

@@ -55,7 +55,7 @@ async fn a_job_is_told_while_it_waits_and_while_it_runs() {
         .run("demand done second")
         .await
         .refused(5, &["has not begun"]);
-    // One that waits has nothing to let go of.
+    // A waiting job has no GPUs to release.
     let waited = manager.run("demand remove second --yes").await;
     let waited = waited.expect(0, &["demand second is forgotten"]);
     assert_eq!(waited.err, "");
@@ -77,7 +77,7 @@ async fn a_job_that_preempts_begins_with_what_others_of_lower_priority_leave() {
         .run("compose --gpus 20 --least-gpus 4 --kind h100-pcie-80gb --name train")
         .await
         .expect(0, &["for train"]);
-    // What can't be done at a host is said once, and not for each of its GPUs.
+    // An impossible check is reported once a host, and not for each of its GPUs.
     let lines = composed.err.lines().filter(|line| line.contains("not-possible"));
     let mut hosts: Vec<&str> = lines
         .filter_map(|line| line.split_once(" ready on ")?.1.split_once(':'))
@@ -103,8 +103,8 @@ async fn a_job_that_preempts_begins_with_what_others_of_lower_priority_leave() {
     let queue = manager.until("queue -o json", runs("urgent")).await;
     assert_eq!(queue["waiting"][0]["demand"], "low", "{queue}");
     assert_eq!(queue["waiting"][0]["stopped"], 1, "{queue}");
-    // Of one that runs the GPUs are let go of at once, and no plan is waited for.
+    // The GPUs of a running job are released at once, without a plan.
     let removed = manager.run("demand remove urgent --yes").await;
-    assert!(!removed.err.contains("next plan"), "{removed:?}");
-    removed.expect(0, &["its GPUs are let go of"]);
+    assert!(!removed.err.contains("poolwright apply"), "{removed:?}");
+    removed.expect(0, &["its GPUs are being released"]);
 }

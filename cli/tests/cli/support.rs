@@ -463,7 +463,7 @@ impl Manager {
         self.run_with(line.split_whitespace()).await
     }
 
-    /// Runs a command whose output goes where there are so many columns.
+    /// Runs a command with an output width of `columns`.
     pub async fn run_in_columns(&self, columns: u16, line: &str) -> Ran {
         let mut command = self.command(line.split_whitespace());
         command.env("COLUMNS", columns.to_string());

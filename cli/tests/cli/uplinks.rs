@@ -70,7 +70,7 @@ async fn uplinks_are_listed_said_kept_to_and_forgotten() {
     manager
         .run(&format!("uplink remove {} --yes", ids[1]))
         .await
-        .refused(3, &["nothing is said"]);
+        .refused(3, &["has no uplink capacity"]);
     let audit = manager.run("audit --after 0 -o json").await.expect(0, &[]).out;
     assert!(audit.contains("uplinks"), "{audit}");
     assert_eq!(manager.server.terminate().await, 0);

@@ -218,7 +218,7 @@ pub(crate) fn untold(error: &DriverError) -> String {
 /// says so for good.
 async fn not_possible(cx: &Context, live: &Live, index: u32, reason: &str) -> Result<(), Halt> {
     let record = live.step(index)?;
-    // For each GPU of each release, where a host has no agent: nothing that somebody must see to at once.
+    // Info level: each GPU release on a host without an agent logs this, and none needs immediate action.
     tracing::info!(operation = %live.id, step = %record.step, reason, "not drained");
     let mut line = StepLine::new(index, StepState::NotPossible);
     line.attempts = record.attempts;

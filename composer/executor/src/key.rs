@@ -15,9 +15,9 @@ use std::fmt::Write;
 /// A key, with what is asked for under it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Key {
-    /// As it was said.
+    /// The key as the client sent it.
     pub key: String,
-    /// What it is kept under: another account's key of the same words is another key.
+    /// Storage id. It covers the account: equal keys of two accounts have different ids.
     pub id: String,
     /// For people, such as `release demand chat`.
     pub what: String,
@@ -135,7 +135,7 @@ impl KeyRecord {
         })
     }
 
-    /// What is kept under the id of a key.
+    /// Reads the record that is stored under the id of a key.
     pub async fn find(store: &dyn Store, id: &str) -> Result<Option<Self>, StoreError> {
         Ok(read::<Self>(store, id).await?.map(|found| found.value))
     }

@@ -1,6 +1,6 @@
-//! Pages of other sites, in the browser of somebody who may: it sends along what it remembers, a password too, with whatever
-//! they ask for. They can't read the answer, so what only reads is let be; what would change something is refused before
-//! anybody looks who asks.
+//! Protection against cross-site request forgery (CSRF). A page of another site can make an operator's browser send
+//! requests, and the browser adds stored credentials, a password included. The page can't read the answer, so reads
+//! pass. Changes are refused before authentication.
 //!
 //! A browser says where a request comes from: by `Sec-Fetch-Site`, and older ones by `Origin`. Other clients say neither, and
 //! need not. This manager serves no page that asks for anything, so nothing of its own is refused by being strict.
@@ -59,7 +59,7 @@ fn foreign(uri: &Uri, headers: &HeaderMap) -> Option<String> {
     })
 }
 
-/// `[::1]:8443` or `host`, as two that can be compared; `None` for what is neither.
+/// Parses `[::1]:8443` or `host` into host and port; `None` for other text.
 fn host_and_port(text: &str) -> Option<(String, u16)> {
     let (host, port) = match text.rsplit_once(':') {
         // The last of an address of IPv6.

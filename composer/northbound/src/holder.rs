@@ -1,4 +1,4 @@
-//! Whose a certificate is, and who signed it (RFC 5280, 4.1.2), as far as that is shown. Who checks it is somebody else.
+//! Subject, issuer and serial number of a certificate (RFC 5280, 4.1.2), for display. No verification happens here.
 
 use crate::der::{Element, element};
 
@@ -23,7 +23,7 @@ pub(crate) type Name = Vec<(&'static str, String)>;
 /// What a certificate says of itself.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Holder<'c> {
-    /// The number that whoever signed it gave it, without a byte that is there for the sign alone.
+    /// The serial number, without a leading zero byte that only encodes the sign.
     pub serial: &'c [u8],
     pub issuer: Name,
     pub subject: Name,
@@ -52,7 +52,7 @@ pub(crate) fn of(certificate: &[u8]) -> Option<Holder<'_>> {
     })
 }
 
-/// Sets of pairs, each of what it is and what it is called. What nobody here knows is left out.
+/// Reads sets of attribute types and values. Leaves out attribute types that are not in `PARTS`.
 fn name(mut sets: &[u8]) -> Option<Name> {
     let mut parts: Name = Vec::new();
     while !sets.is_empty() {

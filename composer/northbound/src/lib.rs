@@ -2,7 +2,7 @@
 //! says. HTTPS only, with a certificate of the manager's own authority or of the site's; every request but the probes
 //! carries a name and a password, or the token of a session, or comes with a machine's certificate.
 //!
-//! [`audit`] writes down who asks for what. [`foreign`]: what other sites' pages ask for is refused.
+//! [`audit`] writes the audit log. [`foreign`] refuses changes that pages of other sites request.
 //!
 //! Invariants: no handler decides anything about GPUs; a request is bounded in size and time ([`limits`]).
 

@@ -72,6 +72,9 @@ pub(crate) fn bound(builder: &mut Builder<TokioExecutor>, limits: Limits) {
         .max_header_list_size(LARGEST_HEAD);
 }
 
+/// Memory for a body before any of it has come.
+const FIRST_ROOM: usize = 64 << 10;
+
 /// Why a body is not read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Unread {
@@ -80,11 +83,12 @@ pub(crate) enum Unread {
     BrokeOff,
 }
 
-/// All of a body. Of one that is too long more is read, and thrown away: whoever is still sending may hear no answer.
+/// Reads a whole body. Discards more of a body that is too long: a client that is still sending may miss the answer.
 pub(crate) async fn read(body: Body, most: usize, within: Duration) -> Result<Bytes, Unread> {
     let said = usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX);
     let mut too_long = said > most;
-    let mut kept = Vec::with_capacity(if too_long { 0 } else { said });
+    // A header alone reserves little: the body may never come.
+    let mut kept = Vec::with_capacity(if too_long { 0 } else { said.min(FIRST_ROOM) });
     let mut parts = body.into_data_stream();
     let all = async {
         let mut length = 0;

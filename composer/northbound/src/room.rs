@@ -1,5 +1,6 @@
-//! Room for bodies of those who only ask. A question may be large, and whoever may read may ask it: so its body is read only
-//! once there is room for all of it, and the room is held until it is answered. Each sort of question has room of its own.
+//! Memory limits for bodies of queries. A query may be large, and read access is enough to send it. So the service
+//! reads its body only once there is room for all of it, and holds the room until the answer. Each sort of query has
+//! its own room.
 
 use axum::body::{Body, HttpBody};
 use poolwright_service::{ErrorCode, ServiceError};
@@ -7,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// Of the largest questions, so many have room at a time: no more are worked out.
+/// The number of queries of the largest size that have room at the same time.
 const AT_ONCE: usize = 2;
 
 /// Room for one sort of question, in bytes.
@@ -18,7 +19,7 @@ pub(crate) struct Room {
     free: Arc<Semaphore>,
 }
 
-/// What is held while a question is asked.
+/// The room that a query holds until its answer.
 pub(crate) struct Held {
     _bytes: OwnedSemaphorePermit,
 }
@@ -31,7 +32,8 @@ impl Room {
         }
     }
 
-    /// How much a body takes: what it says, or all that it may. One that says that it is too long is not kept.
+    /// The bytes that a body takes: its declared size, or else the maximum. A body declared as too long takes none: it
+    /// is not stored.
     pub fn takes(&self, body: &Body) -> usize {
         let size = body.size_hint();
         let bytes = |said: u64| usize::try_from(said).unwrap_or(usize::MAX);
@@ -41,7 +43,7 @@ impl Room {
         }
     }
 
-    /// Room for so many bytes, within a while.
+    /// Takes room for a number of bytes, or fails after `patience`.
     pub async fn take(&self, bytes: usize, patience: Duration) -> Result<Held, ServiceError> {
         let bytes = u32::try_from(bytes.min(self.most)).unwrap_or(u32::MAX);
         let taken = tokio::time::timeout(patience, self.free.clone().acquire_many_owned(bytes)).await;

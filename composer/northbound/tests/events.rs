@@ -166,7 +166,7 @@ async fn what_can_not_be_streamed_is_refused_with_the_reason() {
     for (query, header, status) in [
         ("?$filter=Name%20eq%20'x'", None, 400),
         ("?$filter=MessageId%20like%20'x'", None, 400),
-        // Nobody would ever hear anything.
+        // No event can match these.
         ("?$filter=MessageId%20eq%20'TaskStarted'", None, 400),
         ("?$filter=ResourceType%20eq%20'Nope'", None, 400),
         ("?$filter=RegistryPrefix%20ne%20'Base'", None, 400),

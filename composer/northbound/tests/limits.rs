@@ -223,7 +223,7 @@ fn before_it_is_known_who_asks_a_body_has_four_kibibytes() {
     served.stop();
 }
 
-/// Whoever may read may ask: of large questions no more are read at a time than there is room for.
+/// Read access is enough to send a large query, so the service reads only as many at a time as there is room for.
 #[test]
 fn a_question_that_there_is_no_room_for_is_not_read_and_another_sort_is() {
     let served = Served::with(Limits {

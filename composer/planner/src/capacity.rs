@@ -18,9 +18,9 @@ pub(crate) struct Capacity<'a> {
     pub shelves: Vec<Shelf<'a>>,
     /// The shelves of each kind.
     pub kinds: BTreeMap<String, Vec<usize>>,
-    /// GPUs that may still be attached across uplinks; negative where more are than may be, empty where nothing is said.
+    /// GPUs that may still be attached across each uplink; negative above its limit, empty without limits.
     pub uplinks: Vec<i64>,
-    /// In which of them a unit of a shelf counts at a site; empty where nothing is said.
+    /// The uplinks that a unit of a shelf crosses at a site; empty without limits.
     crossings: Vec<Vec<Crossing>>,
     /// How many switch-to-switch cables lie between a site and a shelf; `None`: out of reach.
     hops: Vec<Vec<Option<u32>>>,
@@ -244,7 +244,7 @@ impl<'a> Capacity<'a> {
         }
     }
 
-    /// A held unit goes: its slots are free, what it counts in uplinks is, and so is the unit, if it can be used again.
+    /// Releases a held unit: frees its slots, its uplink capacity and, if it is reusable, the unit itself.
     pub fn release(&mut self, unit: usize, port: &HostPortId, (gpus, crossing): (u32, &Crossing)) {
         for (uplink, gpus) in crossing {
             self.uplinks[*uplink] += i64::from(*gpus);
@@ -325,7 +325,7 @@ impl<'a> HostRoom<'a> {
     }
 }
 
-/// In which uplinks a unit of each shelf counts at each of so many sites.
+/// The uplinks that a unit of each shelf crosses at each site.
 fn crossings(
     survey: &Survey<'_>,
     hosts: &[HostRoom<'_>],

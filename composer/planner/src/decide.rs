@@ -15,8 +15,8 @@
 //! some; else it moves as a whole, if there is room for that, and else keeps what it has. A demand that is given back what
 //! it lent takes what there is of it, and what somebody uses stays where it is ([`crate::top_up`]).
 //!
-//! An elastic demand takes as many GPUs as there are, but for what others would lack then, and is given more once nobody
-//! lacks anything. Nothing of what it has is taken from it for others.
+//! An elastic demand takes as many GPUs as other demands would not lack, and grows once no demand lacks any. It keeps
+//! the GPUs that it has: no other demand takes them.
 
 use crate::capacity::{Capacity, Taken};
 use crate::composition::{Composition, Held};
@@ -130,7 +130,10 @@ fn changes(input: &PlanInput<'_>, survey: &Survey<'_>, kept: Kept, turns: Turns)
             draft.serve_in_part(wish);
         }
     }
-    draft.grow();
+    // What is kept makes way for what somebody lacks, and growing is not that.
+    if kept == Kept::Stands {
+        draft.grow();
+    }
     draft.see_to_kept(kept);
     draft.changes
 }

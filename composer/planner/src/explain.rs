@@ -11,7 +11,7 @@ use std::fmt::{self, Display, Formatter};
 /// The whole plan, a sentence a line: what ends, what begins, what is put off, what is not served.
 pub fn explain(plan: &Plan) -> Vec<String> {
     let goes_on = |composition: &Composition| plan.keeps.contains(&composition.id);
-    // Nobody composed what was attached by name.
+    // GPUs attached by name serve no demand and are not composed.
     let by_name = |composition: &Composition| composition.demand.is_none() && composition.kept.is_none();
     let mut lines = Vec::new();
     for composition in &plan.releases {

@@ -1,5 +1,5 @@
-//! What one host can be given: from few switches, from near, without breaking up what is whole, and no more across uplinks
-//! than these may carry.
+//! Picks GPUs for one host: few switches, near ones first, the tightest fit so that unused hosts and switches stay
+//! whole, and within the limits of uplinks.
 
 use crate::capacity::{Capacity, Pick};
 use std::cmp::Reverse;
@@ -99,7 +99,7 @@ pub(crate) fn fill(capacity: &Capacity<'_>, host: usize, shelves: &[usize], want
     fit
 }
 
-/// What is left of a host's slots, and what the picks for it take of uplinks.
+/// The free slots of a host, and the uplink capacity that its picks take.
 #[derive(Clone)]
 struct Free {
     slots: Vec<i64>,

@@ -1,10 +1,10 @@
 //! In which order a plan is done: the steps, and which must wait for which.
 //!
 //! For a unit that goes: drain → unbind → reset. For a unit that comes: (reset, where it is dirty) → preflight
-//! → bind → verify → ready. A bind waits for the reset of its unit, and, where its host port has no slot to spare or
-//! uplinks carry no more, for the unbinds that make room; what comes to a host waits until what was kept there for another tenant is gone. So
-//! the steps may run in any order that `after` allows, and no port ever holds more than it can, nor uplinks. Everything else may run
-//! side by side.
+//! → bind → verify → ready. A bind waits for the reset of its unit and, if its host port has no slot to spare or
+//! uplinks carry no more, for the unbinds that make room. A unit that comes to a host waits until the GPUs retained
+//! there for another tenant are gone. So the steps may run in any order that `after` allows, and no port and no uplink
+//! ever exceeds its limit. All other steps may run in parallel.
 
 use crate::composition::{Composition, Held};
 use crate::survey::{Condition, Survey};
@@ -112,7 +112,7 @@ impl Steps {
     }
 }
 
-/// The room for GPUs at a host port or across an uplink: what is free from the start, and what unbinds free.
+/// Room for GPUs at a host port or across an uplink: free from the start, or freed by unbinds.
 struct Room {
     now: i64,
     coming: VecDeque<(u32, i64)>,
@@ -132,7 +132,7 @@ impl Room {
         Self { now, coming, owed }
     }
 
-    /// Uses room for so many GPUs, and returns the unbinds that make it.
+    /// Takes room for a number of GPUs, and returns the unbinds that free it.
     fn take(&mut self, mut gpus: i64) -> Vec<u32> {
         let mut wait_for = self.owed.clone();
         let at_once = self.now.clamp(0, gpus);

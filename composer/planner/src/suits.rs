@@ -46,7 +46,7 @@ pub fn served_but_for_failures(world: &World<'_>) -> BTreeSet<DemandId> {
         .collect()
 }
 
-/// Demands that hold something, and not what they want: a plan for all changes that.
+/// Demands that hold other GPUs than they want: a plan for all demands changes that.
 pub fn served_otherwise(world: &World<'_>) -> BTreeSet<DemandId> {
     let mut has: BTreeMap<&DemandId, Vec<&Composition>> = BTreeMap::new();
     for composition in world.held {

@@ -57,7 +57,10 @@ impl<'a> Draft<'a, '_> {
         };
         let group = set.group.max(1);
         for composition in &wish.has {
-            let most = gain.missing / group * group;
+            let free = self
+                .shelves_like(composition)
+                .map_or(0, |shelves| place::gpus_left(&self.capacity, &shelves));
+            let most = gain.missing.min(free) / group * group;
             let counts = (1..=most).rev().filter(|count| count % group == 0);
             let mut grown = counts.filter_map(|count| Some((count, self.more(composition, count)?)));
             if let Some((count, taken)) = grown.next() {

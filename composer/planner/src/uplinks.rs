@@ -1,10 +1,10 @@
-//! Uplinks of switches: how many GPUs may be attached across those of each at a time, where an operator says so, and how
-//! many are.
+//! Uplinks of switches: the operator's limit of GPUs attached across those of each switch at a time, and their current
+//! number.
 //!
-//! A GPU that is attached to a host's port at another switch than its own counts in the uplinks of both switches, for as
-//! long as it is attached or on its way there, whoever put it there. One that hangs on several switches of the port's
-//! fabric counts at the nearest of them, of equally near ones at the first by its name. A fabric whose switches are not
-//! shown counts as one switch. Where nobody has said anything, nothing is counted.
+//! A GPU that is attached to a host port at another switch than its own counts in the uplinks of both switches, while
+//! it is attached or being attached, by Poolwright or not. A GPU at several switches of the port's fabric counts at the
+//! nearest of them, and among equally near ones at the first by name. A fabric that does not show its switches counts
+//! as one switch. Without a limit, nothing is counted.
 
 use crate::composition::Held;
 use crate::plan::{Plan, World};
@@ -35,7 +35,7 @@ pub struct FullUplink {
 }
 
 impl FullUplink {
-    /// The command that lets so many be attached across them.
+    /// The command that raises the limit to the needed number.
     pub fn to_raise(&self) -> String {
         let Self {
             fabric,
@@ -92,7 +92,8 @@ impl Crossed {
     }
 }
 
-/// How many GPUs are attached across the uplinks of each switch that the world knows a capacity of, or are on their way.
+/// How many GPUs are attached across the uplinks of each switch that the world knows a capacity of, or are on their
+/// way.
 pub fn carried(world: &World<'_>) -> BTreeMap<(FabricId, SwitchId), u32> {
     let uplinks = Load::of(world).uplinks.into_iter();
     let counts = uplinks.map(|uplink| ((uplink.fabric.clone(), uplink.switch.clone()), uplink.carried));
@@ -113,7 +114,7 @@ pub fn crossed(plan: &Plan, world: &World<'_>) -> Vec<Crossed> {
         changes.entry(uplink).or_default().0 -= i64::from(gpus);
     }
     let coming = plan.composes.iter().flat_map(|c| &c.held);
-    // What is there already, and does not go, is counted.
+    // `carried` already includes a unit that is there and stays.
     let coming = coming.filter(|held| gone.contains(&(&held.unit, &held.host_port)) || !load.is_there(held));
     for (uplink, gpus) in coming.flat_map(|held| load.crossing_of(held)) {
         let (change, comes) = changes.entry(uplink).or_default();
@@ -145,7 +146,7 @@ pub(crate) struct Load<'a> {
     at: HashMap<Switch<'a>, usize>,
     gpus: HashMap<&'a GpuId, &'a Gpu>,
     ports: HashMap<&'a HostPortId, &'a HostPort>,
-    /// What is recorded at ports or on its way there, and not seen bound to them.
+    /// GPUs that are recorded or being attached at ports, and not observed as bound to them.
     coming: HashSet<(&'a GpuId, &'a HostPortId)>,
     /// How far switches are from those of host ports, where GPUs hang on several.
     distances: HashMap<Switch<'a>, BTreeMap<SwitchId, u32>>,
@@ -166,7 +167,7 @@ impl Uplink<'_> {
         i64::from(self.most) - i64::from(self.carried)
     }
 
-    /// These, if they are to carry so many.
+    /// This uplink, as full for a total of `needed` GPUs.
     pub fn needing(&self, needed: u32) -> FullUplink {
         FullUplink {
             fabric: self.fabric.clone(),
@@ -204,9 +205,10 @@ impl<'a> Load<'a> {
         load.gpus = topology.gpus.iter().map(|gpu| (&gpu.id, gpu)).collect();
         let ports = topology.hosts.iter().flat_map(|host| &host.ports);
         load.ports = ports.map(|port| (&port.id, port)).collect();
-        if topology.gpus.iter().any(hangs_on_several) {
-            load.distances = distances(topology);
-        }
+        let fabrics: BTreeSet<&FabricId> = world.uplinks.most.keys().map(|(fabric, _)| fabric).collect();
+        let is_several = |fabric: &&FabricId| topology.gpus.iter().any(|gpu| hangs_on_several(gpu, fabric));
+        let fabrics: BTreeSet<&FabricId> = fabrics.into_iter().filter(is_several).collect();
+        load.distances = distances(topology, &fabrics);
         load.count(world);
         load
     }
@@ -221,7 +223,7 @@ impl<'a> Load<'a> {
         for gpu in &topology.gpus {
             let crossing = match (&gpu.host_port, &gpu.host) {
                 (Some(port), _) => self.ports.get(port).map(|port| self.crossing([gpu], port)),
-                // By a port that nobody knows: the one at which it counts least.
+                // The port is unknown: assume the one at which the GPU crosses the fewest uplinks.
                 (None, Some(host)) => {
                     let ports = hosts.get(host).into_iter().flat_map(|ports| ports.iter());
                     let ports = ports.filter(|port| gpu.ports.iter().any(|at| at.fabric == port.fabric));
@@ -289,13 +291,13 @@ impl<'a> Load<'a> {
         crossing
     }
 
-    /// Those of the switch that a port is at, where they have a capacity.
+    /// The uplinks of a port's switch, if they have a capacity.
     pub fn of_port(&self, port: &HostPort) -> Option<&Uplink<'a>> {
         let at = self.at.get(&(&port.fabric, port.switch.as_ref()?))?;
         Some(&self.uplinks[*at])
     }
 
-    /// The uplinks in which what a composition holds counts at its port; nothing of what is not seen.
+    /// The uplinks that a held unit crosses at its port; GPUs and ports that are not observed count in none.
     pub fn crossing_of(&self, held: &Held) -> Crossing {
         let Some(port) = self.ports.get(&held.host_port) else {
             return Vec::new();
@@ -329,17 +331,22 @@ impl<'a> Load<'a> {
     }
 }
 
-fn hangs_on_several(gpu: &Gpu) -> bool {
-    gpu.ports.len() > 1 && {
-        let fabrics: BTreeSet<&FabricId> = gpu.ports.iter().map(|at| &at.fabric).collect();
-        fabrics.len() < gpu.ports.len()
-    }
+fn hangs_on_several(gpu: &Gpu, fabric: &FabricId) -> bool {
+    gpu.ports.iter().filter(|at| at.fabric == *fabric).count() > 1
 }
 
-fn distances(topology: &Topology) -> HashMap<Switch<'_>, BTreeMap<SwitchId, u32>> {
+/// The distances between switches of these fabrics, from those with host ports.
+fn distances<'t>(
+    topology: &'t Topology,
+    fabrics: &BTreeSet<&FabricId>,
+) -> HashMap<Switch<'t>, BTreeMap<SwitchId, u32>> {
+    if fabrics.is_empty() {
+        return HashMap::new();
+    }
     let graph: SwitchGraph<'_> = topology.switch_graph();
     let ports = topology.hosts.iter().flat_map(|host| &host.ports);
     let switches: HashSet<Switch<'_>> = ports
+        .filter(|port| fabrics.contains(&port.fabric))
         .filter_map(|port| Some((&port.fabric, port.switch.as_ref()?)))
         .collect();
     let far = |(fabric, from)| {

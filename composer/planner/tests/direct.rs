@@ -92,7 +92,7 @@ fn what_was_attached_by_name_has_gpus_exchanged_at_a_full_host_too() {
     assert_eq!(has(&rack), ["g002", "g003", "g004"]);
     assert_eq!(rack.gpu_mut("g001").state, GpuState::Free);
 
-    // All that it has, for one.
+    // All its GPUs, for one.
     let all = ids(&["g002", "g003", "g004"]);
     let plan = exchange(&ids(&["g001"]), &all, &composition, &rack.input());
     done(&mut rack, plan);

@@ -51,7 +51,7 @@ fn it_leaves_others_what_they_want_in_the_same_plan() {
     let plan = rack.apply(1);
     assert!(plan.unplaced.is_empty());
     assert_eq!((has(&rack, "many"), has(&rack, "four")), (2, 4));
-    // The next plan gives it what nobody wants.
+    // The next plan gives it the GPUs that no other demand wants.
     rack.apply(2);
     assert_eq!((has(&rack, "many"), has(&rack, "four")), (4, 4));
     assert!(rack.plan().changes_nothing());

@@ -102,6 +102,27 @@ fn only_what_is_needed_of_it_goes() {
     assert_eq!(rack.held.len(), 3);
 }
 
+/// Retained GPUs make way for a demand that lacks some, and not for one that only grows.
+#[test]
+fn an_elastic_demand_does_not_grow_into_retained_gpus() {
+    let singles = ["1", "2", "3", "4", "5", "6"];
+    let mut rack = Rack::new()
+        .gpus("f/s", "h100", 80.0, 8)
+        .host("a", "f/s", 8)
+        .host("b", "f/s", 8);
+    for single in singles {
+        rack.demand(single, 0, h100(1));
+    }
+    rack.apply(1);
+    singles.iter().for_each(|single| rack.forget(single));
+    keep(&mut rack);
+    rack.demand("elastic", 0, h100(8).spanning(true).from_least(2));
+    assert_eq!(goes(&rack.apply(2)), 0);
+    rack.demand("one", 0, h100(1));
+    let plan = rack.apply(3);
+    assert_eq!((goes(&plan), plan.unplaced.len()), (1, 0), "{plan:?}");
+}
+
 #[test]
 fn a_slot_that_it_sits_in_is_given_to_whoever_needs_it() {
     let mut rack = Rack::new()

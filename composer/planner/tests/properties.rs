@@ -1,6 +1,5 @@
-//! However racks and demands come: every plan passes the check, can be carried out in any order that it
-//! allows, attaches no more across uplinks than these may carry, leaves alone what is served, and gives everything back
-//! in the end.
+//! For all racks and demands: every plan passes the check, can run in any order that it allows, keeps the limits of
+//! uplinks, does not touch served demands, and in the end releases all GPUs.
 #![expect(clippy::unwrap_used, reason = "a test may end where it goes wrong")]
 
 mod support;
@@ -149,7 +148,7 @@ proptest! {
     ) {
         let mut rack = rack(&shape);
         for (round, (changes, uplinks)) in rounds.iter().enumerate() {
-            // Said anew each time, also less than what is there.
+            // Each round sets new limits, some below the current number.
             rack.uplinks.most = uplinks.clone();
             let changed = change(&mut rack, changes);
             let before = rack.held.clone();
@@ -187,7 +186,7 @@ proptest! {
         prop_assert_eq!(untouched(&plan).len(), rack.held.len());
     }
 
-    /// Uplinks that carry all there is are like those of which nothing is said.
+    /// Limits above the number of GPUs are like no limits.
     #[test]
     fn wide_uplinks_change_nothing(shape in shapes(), first in changes(), second in changes()) {
         let mut rack = rack(&shape);
@@ -199,8 +198,8 @@ proptest! {
         prop_assert_eq!(plan, rack.plan());
     }
 
-    /// Uplinks are named as the reason where the demand would be served without them, and only there; with what would help,
-    /// it is.
+    /// Uplinks are the reason if and only if the demand would be served without their limits. The suggested help serves
+    /// it.
     #[test]
     fn uplinks_are_told_where_they_are_in_the_way(
         shape in shapes(),
@@ -226,7 +225,7 @@ proptest! {
             Reason::Uplinks { full, largest, needed, ever, .. } => {
                 prop_assert!(served && largest < needed && largest <= ever, "{unplaced}");
                 if ever < needed {
-                    // Nor would it be if nobody had anything.
+                    // Nor would it be in an empty pool.
                     let mut empty = rack.clone();
                     empty.demands.retain(|demand| demand.id.as_str() == "last");
                     let plan = empty.plan();
@@ -239,7 +238,7 @@ proptest! {
                 let raised = rack.plan();
                 prop_assert!(raised.unplaced.iter().all(|unplaced| unplaced.demand.as_str() != "last"), "{unplaced}");
             }
-            // Whoever wants any kind is told of the one that is nearest.
+            // A need for any kind reports the nearest kind.
             _ if unplaced.tried[0].set.kind.is_none() => {}
             reason => prop_assert!(!served, "{reason}"),
         }

@@ -85,7 +85,7 @@ fn a_pod_of_one_fabric_with_gpus_and_hosts_on_different_switches() {
 #[test]
 fn a_pod_whose_uplinks_carry_only_so_many() {
     let mut rack = pod(1, 128, true);
-    // All that a host gets comes from another switch.
+    // All GPUs of a host come from another switch.
     let leaves = (0..128).map(|leaf| (switch_at(&format!("f00/leaf{leaf:02}")), 24));
     rack.uplinks.most = leaves.collect();
     ask(&mut rack, 500);

@@ -1,4 +1,4 @@
-//! Uplinks that carry only so many GPUs: what plans make of that, and what is told where it is in the way.
+//! Uplinks with limits: plans keep them, and a demand that a limit blocks names it as the reason.
 #![expect(clippy::unwrap_used, reason = "a test may end where it goes wrong")]
 
 mod support;
@@ -104,7 +104,7 @@ fn what_is_attached_and_what_is_on_its_way_takes_its_part() {
     let (at, _) = &hosts_of(&second, "second")[0];
     assert!(rack.held[0].host.as_str() != at, "at the host beside them");
 
-    // Somebody else binds one across.
+    // A foreign bind crosses, too.
     rack.foreign("g008", "host-1");
     assert_eq!(carried(&rack.world())[&switch_at("f/s1")], 3);
     // And an operation brings another.
@@ -131,7 +131,7 @@ fn where_less_may_be_by_now_what_is_there_stays_and_no_more_comes() {
         .collect();
     let refused = direct::attach(&free[..1], &there, &rack.input()).unwrap_err();
     assert_eq!(refused, Refusal::Uplinks(full("f/s1", 1, 2, 3)));
-    // What goes may go.
+    // A release is always allowed.
     rack.forget("wide");
     rack.apply(2);
     assert!(rack.held.is_empty());

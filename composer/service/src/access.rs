@@ -1,5 +1,4 @@
-//! How long sessions of the API's clients last, and what wrong passwords lead to: set by who configures the manager, and
-//! the same at all managers of a store.
+//! Session and lockout limits of API clients. An administrator sets them, and all managers of a store share them.
 
 use crate::accounts::lockout;
 use crate::error::{ErrorCode, ServiceError};
@@ -13,22 +12,23 @@ use std::time::Duration;
 /// Seconds that may be set (DSP8010 has them so for sessions): a client that asks once in a while is not logged out
 /// between, and nothing lasts for weeks.
 pub const SECONDS: RangeInclusive<u32> = 30..=86_400;
-/// Wrong passwords in a row: fewer lock whoever mistypes, and more than 100 are too many (NIST SP 800-63B, 5.2.2).
+/// Allowed lockout thresholds. Lower ones lock out users after typing errors; NIST SP 800-63B, 5.2.2 allows at most
+/// 100.
 pub const WRONG_PASSWORDS: RangeInclusive<u32> = 3..=100;
 
-/// What holds.
+/// Session and lockout limits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct AccessRules {
-    /// A session that nobody uses ends after this time.
+    /// Idle timeout of a session.
     pub idle_s: u32,
-    /// And each ends after this one.
+    /// Maximum duration of a session.
     pub longest_s: u32,
-    /// So many wrong passwords in a row lock an account.
+    /// Consecutive wrong passwords that lock an account.
     pub wrong_passwords: u32,
-    /// For so long.
+    /// Duration of the lock.
     pub locked_s: u32,
-    /// So long after the last wrong one counting begins anew.
+    /// Time after the last wrong password until the counter resets.
     pub forgotten_s: u32,
 }
 
@@ -60,7 +60,7 @@ impl AccessRules {
         SignedDuration::from_secs(self.longest_s.into())
     }
 
-    /// What wrong passwords lead to.
+    /// Lockout policy.
     pub fn lockout(&self) -> lockout::Rule {
         lockout::Rule {
             threshold: self.wrong_passwords,
@@ -69,7 +69,7 @@ impl AccessRules {
         }
     }
 
-    /// Nothing that can't be is kept, whoever asks.
+    /// Refuses values out of bounds, for every caller.
     fn check(&self) -> Result<(), ServiceError> {
         let seconds = [self.idle_s, self.longest_s, self.locked_s, self.forgotten_s];
         let in_range = seconds.iter().all(|seconds| SECONDS.contains(seconds))
@@ -93,7 +93,7 @@ pub struct Kept {
     revision: Option<u64>,
 }
 
-/// The rules of a store. Every request asks for them, and they are read anew only after something was written.
+/// The rules of a store. Every request reads them, so they are cached until the next commit to the store.
 pub struct Access {
     store: Arc<dyn Store>,
     /// With the store's last commit when they were read.
@@ -132,7 +132,7 @@ impl Access {
                 revision: None,
             },
         };
-        // What is newer than it says is as good.
+        // The rules may be newer than `revision`. That is harmless: the next request then reloads them.
         *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some((revision, kept));
         Ok(kept)
     }
@@ -156,8 +156,9 @@ impl Access {
                 Ok(())
             }
             Err(StoreError::Conflict { .. }) => {
-                let text = "somebody else set how long sessions and locks last at this very moment";
-                Err(ServiceError::new(ErrorCode::Stale, text).with_hint("read it again, and decide anew"))
+                let text = "the session and lock durations were changed at the same time by another request";
+                Err(ServiceError::new(ErrorCode::Stale, text)
+                    .with_hint("read them again, then repeat the change"))
             }
             Err(error) => Err(error.into()),
         }

@@ -55,7 +55,7 @@ pub(crate) struct Pages {
     pub closures: BTreeMap<HostId, HostClosure>,
     /// Hosts that are out of service.
     pub retired: RetiredHosts,
-    /// What uplinks may carry, where somebody has said it.
+    /// Uplink capacities that an operator set.
     pub uplinks: BTreeMap<String, UplinkCapacity>,
     /// How many compositions hold a unit.
     held: HashMap<UnitId, usize>,
@@ -379,7 +379,7 @@ impl Pages {
         revision.filter(|_| self.closures.contains_key(host))
     }
 
-    /// When something was said last of what uplinks may carry, or attached across them.
+    /// Revision of an uplink's document: the last change of its capacity, or the last attach across it.
     pub fn uplink_revision(&self, id: &str) -> Option<u64> {
         let revision = self.revisions.get(&(Kind::Uplink, id.to_owned())).copied();
         revision.filter(|_| self.uplinks.contains_key(id))

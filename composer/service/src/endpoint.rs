@@ -54,8 +54,8 @@ impl EndpointSpec {
         Some((url.host_str()?.to_owned(), url.port_or_known_default()?))
     }
 
-    /// What is wrong with the URL, if no service can be reached by it, whoever answers there. `others` are schemes beside
-    /// those of HTTP, whose URLs are for the connector to judge.
+    /// Why the URL can't be the address of any service. `others` are schemes other than HTTP; their connectors check
+    /// them.
     pub fn misaddressed(&self, others: &[&str]) -> Option<String> {
         let url = match url::Url::parse(&self.url) {
             Ok(url) => url,
@@ -86,7 +86,7 @@ impl EndpointSpec {
                 "a service is known by its host and port: leave out the path and what follows it"
             }
             "http" if !is_here && !self.insecure_http => {
-                "the URL is plain http to another machine, which anybody on the way can read and change"
+                "the URL is plain http to another machine: the connection can be read and changed on the way"
             }
             "https" | "http" => return None,
             other => return Some(format!("the scheme of the URL is {other}, and not https")),

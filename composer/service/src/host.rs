@@ -92,21 +92,21 @@ pub enum HostTurn {
     Replaces {
         host: HostId,
     },
-    /// Somebody carries it elsewhere, as people call where that is.
+    /// A move of the host started; `to` is the destination as the operator named it.
     Leaves {
         to: String,
     },
-    /// It has come there.
+    /// The host arrived.
     Moved {
         to: String,
         from: HostPlace,
         now: HostPlace,
     },
-    /// It was to be carried elsewhere, and stays.
+    /// The move was cancelled.
     Stays,
 }
 
-/// Where a host is: what it is plugged into, and who speaks for it.
+/// Location of a host: its fabric ports and its BMC.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct HostPlace {
     pub bmc: Option<ControlEndpointId>,
@@ -139,7 +139,7 @@ impl HostPlace {
         }
     }
 
-    /// Ports of switches: one without is not plugged in, as far as anybody knows.
+    /// Ports with a known switch and switch port. Others count as not plugged in.
     fn plugged_in(&self) -> BTreeSet<&HostPortPlace> {
         let ports = self.ports.iter();
         ports
@@ -211,11 +211,11 @@ impl fmt::Display for Relocation {
 }
 
 impl Relocation {
-    /// One that begins now; refused where nobody would know the host again.
+    /// A move that starts now. Refuses a host without a UUID, which could not be recognized at other ports.
     pub(crate) fn of(host: &Host, to: String, by: &str, now: Timestamp) -> Result<Self, ServiceError> {
         let id = &host.id;
         if host.uuid.is_none() {
-            let message = format!("host {id} has no UUID: at other ports nobody would know it again");
+            let message = format!("host {id} has no UUID: it could not be recognized at other ports");
             return Err(ServiceError::new(ErrorCode::Conflict, message).with_hint(format!(
                 "give it one in its firmware; or, once it is seen there by another name: poolwright host replace {id} NEW"
             )));
@@ -230,8 +230,8 @@ impl Relocation {
         })
     }
 
-    /// Whether it is plugged in again, and nowhere where it was. One that has ports in no fabric is known by its BMC. Where
-    /// a fabric does not tell where a port is plugged in, somebody has to say that it has come.
+    /// Whether the host is plugged in again, at none of its old ports. For a host without fabric ports, another BMC
+    /// endpoint shows the arrival. If a fabric does not report switch ports, an operator must confirm the arrival.
     pub(crate) fn has_arrived(&self, host: &Host) -> bool {
         let now = HostPlace::of(host);
         if self.from.ports.is_empty() && now.ports.is_empty() {
@@ -241,7 +241,7 @@ impl Relocation {
         !before.is_empty() && !now.is_empty() && now.is_disjoint(&before)
     }
 
-    /// Refuses what can't be done with it meanwhile.
+    /// The error for requests that the move blocks.
     pub(crate) fn refusal(&self) -> ServiceError {
         ServiceError::new(ErrorCode::Conflict, self.to_string()).with_hint(format!(
             "end that first: poolwright host move {0} --done, or --cancel",

@@ -39,8 +39,8 @@ pub struct JobSpec {
     /// How long it may run: after that its GPUs are let go of, unless they are in use.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub at_most: Option<Span>,
-    /// It may be stopped, and waits again then, where a calendar, a tenant's guarantee or a job of higher priority that
-    /// preempts wants its GPUs; with a checkpoint: also where that did not succeed within the grace.
+    /// The job may be stopped and requeued if a calendar, a tenant's guarantee or a preempting job of higher priority
+    /// needs its GPUs. With a checkpoint: also if the checkpoint did not succeed within the grace period.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub may_stop: bool,
     /// Jobs of lower priority that may be stopped make way for it where it has no room, and it goes before all of them that

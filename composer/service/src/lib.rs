@@ -15,8 +15,8 @@
 //! * [`subscription`]: who is sent what happens.
 //! * [`limits`]: how much may happen by itself.
 //! * [`leases`]: several managers on one store.
-//! * [`accounts`], [`sessions`]: who may ask; [`access`]: for how long. [`audit`]: who did.
-//! * [`closure`]: hosts that are closed for a time. [`uplink`]: what uplinks of switches may carry.
+//! * [`accounts`], [`sessions`]: authentication; [`access`]: session and lockout limits. [`audit`]: audit log.
+//! * [`closure`]: hosts that are closed for a time. [`uplink`]: uplink capacities.
 //! * [`agent`]: agents on hosts, and how they are enrolled.
 //! * [`clock`]: the only place that knows what time it is.
 

@@ -35,7 +35,7 @@ pub struct Limits {
     pub per_tenant: u32,
     /// Moves in an hour, of one GPU.
     pub per_gpu: u32,
-    /// For so many seconds a GPU that was moved stays where it is; 0: for as long as it is wanted there.
+    /// Seconds for which a moved GPU stays in place; 0: as long as a demand needs it there.
     #[serde(skip_serializing_if = "is_none")]
     pub hold_s: u32,
     /// Operations in a row that ended badly, after which automation is paused.
@@ -113,9 +113,7 @@ impl Limits {
         self.vanished = new.vanished.unwrap_or(self.vanished);
         self.hold_s = new.hold_s.unwrap_or(self.hold_s);
         if self.hold() > HOUR {
-            return Err(
-                "a GPU is held for 3600 s at most: what was moved before is not remembered".to_owned(),
-            );
+            return Err("a GPU is held for 3600 s at most: moves are remembered for an hour".to_owned());
         }
         if self.failures > MOST_FAILURES {
             return Err(format!("at most {MOST_FAILURES} failures in a row are counted"));

@@ -194,35 +194,35 @@ fn never(tries: &u32) -> bool {
     *tries == 0
 }
 
-/// What was done last about the light beside a GPU. It stays when the GPU goes.
+/// The last attempt to switch the locator LED of a GPU. The record outlives the GPU.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Light {
     pub gpu: GpuId,
     pub at: Timestamp,
     pub by: String,
-    /// What was asked for.
+    /// The requested state.
     pub lit: bool,
-    /// Why it did not come about, or nobody knows whether it did.
+    /// Why the attempt failed, or why its result is unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failed: Option<String>,
-    /// Whom to ask for it, also once nobody shows the GPU any more.
+    /// The endpoint that switches the locator, also after no endpoint shows the GPU any more.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>")]
     pub endpoint: Option<ControlEndpointId>,
     #[serde(default)]
     pub place: Whereabouts,
-    /// How often in a row the manager tried by itself, and it did not come about.
+    /// Consecutive failed attempts of the manager.
     #[serde(default, skip_serializing_if = "never")]
     pub tries: u32,
 }
 
 impl Light {
-    /// After the first try that came to nothing, and twice as long after each further one.
+    /// Delay after the first failed attempt. It doubles with each further failure.
     const AGAIN: SignedDuration = SignedDuration::from_secs(30);
-    /// At most this long.
+    /// Maximum delay between attempts.
     const RARELY: SignedDuration = SignedDuration::from_hours(1);
 
-    /// Whether the manager is to try once more: whom it failed to reach may be back, a pause over.
+    /// Whether a retry is due: an unreachable endpoint may be back, or a pause may be over.
     pub(crate) fn is_due(&self, now: Timestamp) -> bool {
         let doubled = self.tries.saturating_sub(1).min(16);
         let wait = Self::AGAIN.saturating_mul(1 << doubled).min(Self::RARELY);

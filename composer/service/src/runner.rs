@@ -27,7 +27,7 @@ use told::{pause_after, unfinished};
 
 /// The longest that one recomposition may take before it is told as late. It goes on.
 const PATIENCE: Duration = Duration::from_secs(1800);
-/// However often limits let go of something, it is no reason to try more often than this.
+/// Minimum delay between retries, however often limits expire.
 const SHORTEST: Duration = Duration::from_secs(5);
 
 /// Runs until it is stopped.
@@ -84,7 +84,7 @@ enum Tried {
     Done(Option<Told>),
     /// A running operation has it in hand.
     Underway,
-    /// Somebody changed the calendar meanwhile: it is looked at anew, and this try says nothing of it.
+    /// The calendar changed meanwhile: the runner plans again, and this attempt does not count.
     Outdated,
     NotDone(Told),
 }
@@ -185,7 +185,7 @@ impl Runner<'_> {
         }
     }
 
-    /// Until the next try of what failed: no longer than until limits let go of something, which may be why.
+    /// Delay until the next retry after a failure. Ends when the next limit expires, as a limit may be the cause.
     async fn pause(&self) -> Duration {
         let pause = pause_after(self.failures);
         if self.failures == 0 {

@@ -19,8 +19,8 @@ use subtle::ConstantTimeEq;
 
 /// Sessions of one account at a time.
 pub const MOST: usize = 64;
-/// A use is written down where the last was so long ago, or a tenth of what ends a session that nobody uses: not with each
-/// request.
+/// Minimum interval between two records of a session's use, so that not every request writes to the store. A tenth of
+/// the idle timeout, if that is shorter.
 const NOTED_EACH: SignedDuration = SignedDuration::from_mins(1);
 /// How often a login is tried that others come in the way of.
 const TRIES: usize = 16;
@@ -48,7 +48,7 @@ impl Session {
     }
 }
 
-/// So much later than it should a session may end that nobody uses.
+/// How much later than its idle timeout a session may end.
 fn noted_each(rules: &AccessRules) -> SignedDuration {
     NOTED_EACH.min(rules.idle() / 10)
 }
@@ -73,7 +73,7 @@ impl Stored for Logins {
     }
 }
 
-/// Whose sessions are looked at.
+/// Selects the sessions of one account, or of all accounts.
 #[derive(Debug, Clone, Copy)]
 pub enum Whose<'a> {
     Account(&'a str),
@@ -120,7 +120,7 @@ impl Sessions {
         &self.access
     }
 
-    /// Sets how long they last. Those that have ended by what held before do not come back by what holds then.
+    /// Sets how long sessions last. Sessions that expired under the old rules stay expired.
     pub async fn set_rules(&self, rules: AccessRules, read: &Kept) -> Result<(), ServiceError> {
         let mut batch = Batch::new();
         self.forget_over(&read.rules, self.clock.now(), &mut batch)
@@ -168,7 +168,7 @@ impl Sessions {
         if open >= MOST {
             let message = format!("{account} has {open} sessions open, and no more are allowed");
             let hint = format!(
-                "end one that is not needed, or wait: one that nobody uses ends after {} s",
+                "end an unused session, or wait: sessions end after {} s without a request",
                 rules.idle_s
             );
             let refused = ServiceError::new(ErrorCode::Unavailable, message).with_hint(hint);
@@ -194,8 +194,7 @@ impl Sessions {
         Ok(Opened { session, token })
     }
 
-    /// Whether an account's session goes on that was opened before, for what is told over one long answer to it. That is
-    /// a use, too.
+    /// Whether an account's session is still open, for checks during one long response. Counts as a use.
     pub async fn goes_on(&self, account: &str, id: &str) -> Result<bool, ServiceError> {
         let Some(Versioned { value, revision }) = read::<Session>(self.store.as_ref(), id).await? else {
             return Ok(false);
@@ -266,7 +265,7 @@ impl Sessions {
         Ok(open)
     }
 
-    /// One of an account's, or of anybody's.
+    /// An open session that `whose` selects.
     pub async fn one(&self, whose: Whose<'_>, id: &str) -> Result<Session, ServiceError> {
         let found = read::<Session>(self.store.as_ref(), id).await?;
         let found = found.map(|found| found.value);
@@ -279,7 +278,7 @@ impl Sessions {
         })
     }
 
-    /// Ends one of an account's, or of anybody's, at all managers at once.
+    /// Ends a session that `whose` selects, at all managers at once.
     pub async fn end(&self, whose: Whose<'_>, id: &str) -> Result<(), ServiceError> {
         let session = self.one(whose, id).await?;
         let mut batch = Batch::new();

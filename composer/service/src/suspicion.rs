@@ -1,10 +1,10 @@
-//! GPUs whose links have more errors to put right than a sound link has. Pure: counts and times come in.
+//! GPUs whose links have more correctable errors than a sound link. Pure: counts and times are inputs.
 //!
-//! A link that corrects an error has lost nothing but time, so nothing is taken from anybody for it. Where there are many
-//! the link, one of its ends or what holds them is on its way to fail, and somebody should look.
+//! A corrected error costs only time, so a suspect GPU stays attached. Many of them announce a failure of the link, of
+//! one of its ends or of their mounting, and need an inspection.
 //!
-//! Invariants: what was not counted is not made up: a count that began anew adds nothing, and one that grew while nobody
-//! looked is spread over that time. Nobody is trusted again for want of counts, as long as there is somebody who counts.
+//! Invariants: no errors are invented. A counter reset adds none, and errors from an interval without readings are
+//! spread over that interval. While errors are counted, a gap in the counts never clears a suspicion.
 
 use crate::host::HostPlace;
 use jiff::{SignedDuration, Timestamp};
@@ -17,14 +17,14 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// Errors within an hour that a sound link doesn't have: eight a minute, which is where NVIDIA's DCGM warns of links that
-/// send again. That it holds for all errors that were put right, and for an hour of them, is our choice.
+/// Errors within an hour that a sound link doesn't have: eight a minute, at which NVIDIA's DCGM warns of PCIe replays.
+/// To apply that rate to all correctable errors, and over an hour, is our choice.
 pub const USUAL_THRESHOLD: u32 = 480;
 
-/// An hour is counted in steps, so that what is kept of a GPU doesn't grow. With the step that has begun it is a whole one.
+/// An hour is counted in steps, so that memory per GPU is bounded. `STEPS` includes the current, incomplete step.
 const STEP_S: i64 = 300;
 const STEPS: i64 = 13;
-/// It is sound again with no more than this part of what makes it suspect: one at the edge does not go to and fro.
+/// Hysteresis: a GPU is sound again at the threshold divided by this, so that a rate near the threshold does not flap.
 const SOUND: u64 = 2;
 const HOUR: SignedDuration = SignedDuration::from_hours(1);
 
@@ -33,25 +33,25 @@ const HOUR: SignedDuration = SignedDuration::from_hours(1);
 pub struct Suspicion {
     pub gpu: GpuId,
     pub since: Timestamp,
-    /// Who had it then.
+    /// The GPU's host at that time.
     pub host: HostId,
-    /// Where that was; what came since, at another place, is none of it.
+    /// Place of the GPU at that time. Errors at a later place are not included.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub place: Option<GpuPlace>,
-    /// Errors on its link within the hour before, that were put right.
+    /// Correctable errors on its link within the hour before.
     pub errors: u64,
-    /// More than these are suspect.
+    /// More errors than this within an hour make a GPU suspect.
     pub threshold: u32,
 }
 
-/// Where a GPU is: in which slot, and at which host, which may be carried elsewhere itself.
+/// Location of a GPU: its slot, and the location of its host, which may itself be moved.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct GpuPlace {
     #[serde(default)]
     pub chassis: Option<String>,
     #[serde(default)]
     pub slot: Option<String>,
-    /// What its host is plugged into, and who speaks for that.
+    /// Fabric ports and BMC of its host.
     #[serde(default)]
     pub host: HostPlace,
 }
@@ -123,7 +123,7 @@ pub(crate) struct Rate {
 }
 
 impl Rate {
-    /// Nothing is known of what was before.
+    /// Starts with a first count. Earlier errors are unknown and don't count.
     pub fn new(counted: Counted, at: Timestamp) -> Self {
         Self {
             last: counted,
@@ -156,7 +156,7 @@ impl Rate {
         self.steps.values().fold(0, |sum, more| sum.saturating_add(*more))
     }
 
-    /// What is to be thought of it by now: suspect, sound, or nothing else than before.
+    /// Judges the link: suspect, sound, or not known, which leaves the earlier judgement in force.
     pub fn judge(&self, threshold: u32) -> Judgement {
         let whole = self.looked.duration_since(self.from) >= HOUR;
         match self.errors() > u64::from(threshold) {
@@ -170,7 +170,7 @@ impl Rate {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Judgement {
     Suspect,
-    /// It was counted for a whole hour.
+    /// Few errors in a whole hour of counting.
     Sound,
     NotKnown,
 }
@@ -179,7 +179,7 @@ fn step(at: Timestamp) -> i64 {
     at.as_second().div_euclid(STEP_S)
 }
 
-/// Of what came in a time, what came in the last hour of it.
+/// The share of `more` errors, evenly spread over `over`, that falls into the last hour.
 fn within_hour(more: u64, over: SignedDuration) -> u64 {
     let (hour, over) = (HOUR.as_secs().unsigned_abs(), over.as_secs());
     match u64::try_from(over) {
@@ -210,7 +210,7 @@ mod tests {
         }
     }
 
-    /// A link that is looked at each minute.
+    /// The rate of a link from pairs of minute and count.
     fn rate(counts: &[(i64, u64)]) -> Rate {
         let (first, later) = counts.split_first().unwrap();
         let mut rate = Rate::new(counted(first.1), at(first.0));
@@ -278,8 +278,8 @@ mod tests {
     }
 
     proptest::proptest! {
-        /// However a count resets, comes and goes, and however the looks fall: the errors of an hour are no more than
-        /// all by which it grew, and what is kept does not grow.
+        /// For any sequence of resets, gaps and reading times: the errors of an hour never exceed the growth of the
+        /// counter, and memory stays bounded.
         #[test]
         fn no_more_is_counted_than_came(
             looks in proptest::collection::vec((-10_i64..200, 0_u64..2000, 0_u8..8), 1..200),

@@ -1,4 +1,4 @@
-//! What was measured of GPUs, with when that was: what is old says so, and is never told as if it were now. Pure.
+//! GPU readings with their time. Old readings are marked as stale and never shown as current. Pure.
 
 use crate::composer::Observed;
 use crate::suspicion::Suspicion;
@@ -10,22 +10,22 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-/// Measured longer ago than so many times the rate, it is old.
+/// A reading older than this many polling intervals is stale.
 const RATES: u32 = 2;
 
-/// What was measured of a GPU last, and how old that is. `None`: its host doesn't say, which is no zero.
+/// The last reading of a GPU, and its age. `None`: the host does not report the value, which is not zero.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Telemetry {
     pub gpu: GpuId,
-    /// Whose agent told it.
+    /// The host whose agent reported it.
     pub host: HostId,
-    /// It is no older than this.
+    /// The reading is no older than this.
     pub at: Timestamp,
-    /// How long ago that was when this was answered.
+    /// Age of the reading at the time of the answer.
     pub age_s: u64,
-    /// That is longer ago than two times the rate: how it is now is not known.
+    /// The reading is older than two polling intervals: the current state is unknown.
     pub stale: bool,
-    /// Of the time, how much something ran on it.
+    /// Share of the time in which the GPU was busy.
     pub utilization_percent: Option<u32>,
     pub memory_bytes: Option<u64>,
     pub memory_used_bytes: Option<u64>,
@@ -36,7 +36,7 @@ pub struct Telemetry {
     /// An idle GPU slows its link down.
     pub link: Option<LinkSeen>,
     pub best_link: Option<LinkSeen>,
-    /// Errors on its link since its ends came, that were put right.
+    /// Correctable errors on its link since both ends of the link were enumerated.
     pub correctable_errors: Option<u64>,
     /// Those of the hour before `at`, as far as they were counted.
     pub correctable_errors_in_hour: Option<u64>,
@@ -51,7 +51,7 @@ pub(crate) struct Measurement {
 }
 
 impl Measurement {
-    /// As it is told at a time, where it is measured at this rate.
+    /// The telemetry at `now`, with a polling interval of `rate`.
     pub fn told(&self, gpu: &GpuId, in_hour: Option<u64>, now: Timestamp, rate: Duration) -> Telemetry {
         // A clock that was set back makes nothing younger than now.
         let age = Duration::try_from(now.duration_since(self.at)).unwrap_or_default();
@@ -76,7 +76,7 @@ impl Measurement {
     }
 }
 
-/// A GPU as it is seen, with what was measured of it last, and what is thought of it.
+/// An observed GPU with its last reading and its suspicion, if any.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct GpuShown {
     #[serde(flatten)]

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 /// No uplink carries more GPUs.
 pub const MOST_GPUS: u32 = 1_000_000;
 
-/// What is to be allowed.
+/// A requested uplink capacity.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NewUplink {
@@ -28,7 +28,7 @@ pub struct UplinkCapacity {
     /// GPUs that may be attached across them at a time.
     pub gpus: u32,
     pub by: String,
-    /// When that was said.
+    /// When the capacity was set.
     pub since: Timestamp,
 }
 
@@ -39,7 +39,7 @@ impl Stored for UplinkCapacity {
     }
 }
 
-/// The uplinks of a switch, and what is attached across them.
+/// The uplinks of a switch, and the GPUs that are attached across them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct UplinkStatus {
     /// The fabric and the switch, as `FABRIC/SWITCH`.

@@ -151,7 +151,7 @@ async fn hold(stores: [Arc<dyn Store>; 2]) {
     heed(&site).await;
 }
 
-/// What is set at one holds at both, for sessions that are open, too.
+/// Rules set at one manager apply at both, also to open sessions.
 async fn heed(site: &Site) {
     let [first, second] = &site.managers;
     let opened = first.open("lee", None).await.unwrap();
@@ -176,7 +176,7 @@ async fn heed(site: &Site) {
     site.clock.pass(SignedDuration::from_secs(120));
     assert!(!site.is_good(&idle.token).await);
 
-    // What has ended does not come back by rules that would have let it live.
+    // Longer limits do not revive expired sessions.
     let kept = first.access().kept().await.unwrap();
     first.set_rules(AccessRules::default(), &kept).await.unwrap();
     assert!(!site.is_good(&idle.token).await);

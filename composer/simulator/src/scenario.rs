@@ -127,7 +127,7 @@ pub struct MemoryClass {
     pub share_of_jobs: f64,
 }
 
-/// Of all that all GPUs could give: loads that can be replayed.
+/// Bounds of a load that can be replayed, relative to the capacity of all GPUs.
 pub const LEAST_LOAD: f64 = 0.01;
 pub const MOST_LOAD: f64 = 10.0;
 

@@ -183,8 +183,8 @@ impl Workload {
         (demands, least)
     }
 
-    /// The same jobs at the same moments, with so many servers' GPUs; None where a job would be wider than all of them, and
-    /// where these are more than any pool's.
+    /// The same jobs at the same times on `servers` servers. `None` if a job needs more GPUs than they have, or if they
+    /// exceed the largest pool size.
     #[must_use]
     pub fn with_servers(&self, scenario: &Scenario, servers: u32) -> Option<Self> {
         let (demands, least) = self.wanted(scenario);

@@ -47,8 +47,8 @@ pub struct Need {
     /// True: the GPUs of one set may be spread over several hosts (in whole groups), all together or not at
     /// all. False: the whole set sits on one host.
     pub spannable: bool,
-    /// True: the more the better. A set that needs several hosts goes before a smaller one on one of them, and what has a
-    /// smaller one may be given more.
+    /// True: more GPUs are better. A set on several hosts is preferred to a smaller one on one host, and a demand that
+    /// has a smaller set may get more.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub elastic: bool,
     /// How the figures came about, a line a term, for `why` and reports. May be empty.

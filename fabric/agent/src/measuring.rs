@@ -1,8 +1,8 @@
-//! What a host measures of each of its GPUs: read once, and told as it is. Who asks twice makes a rate of it.
+//! The telemetry of each GPU of a host: raw readings, taken once. A client computes a rate from two of them.
 //!
-//! A link has two ends, and each counts the errors of what it receives: a GPU that sends badly is seen by the port above it
-//! alone. Both are counted as one, under a name that says which ends those are and since when they count: the start of the
-//! host, and the stay of each function. A function that answers nothing is not asked what it counts.
+//! A link has two ends, and each counts the errors that it receives: only the port above a GPU counts the bad frames of
+//! that GPU. Both counts are summed under a name that identifies the ends and their start: the boot of the host, and
+//! the hotplug of each function. A function that does not answer is not read.
 
 use crate::answers::link_seen;
 use crate::host;

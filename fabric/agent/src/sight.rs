@@ -180,7 +180,7 @@ impl Device<'_> {
         self.gpu().serial.as_deref()
     }
 
-    /// All that it is called by. One that is dead says none any more.
+    /// All its identifiers. A dead GPU has none.
     pub fn names(&self) -> Vec<String> {
         let own = [self.uuid(), self.pcie_serial(), self.board_serial()];
         own.into_iter().flatten().map(str::to_owned).collect()

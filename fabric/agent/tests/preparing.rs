@@ -68,7 +68,7 @@ fn a_slot_without_room_is_told_with_what_to_write_or_where_else_to_look() {
     let (verdict, todo) = of(&prepared(&host, &wanted), "room");
     assert_eq!(verdict, Verdict::Bad);
     assert!(todo.contains("pci=realloc,hpmmioprefsize=2097152G"), "{todo}");
-    // What it is computed for is said, and more so where nobody said it.
+    // The advice names the assumed BAR sizes.
     assert!(todo.contains("registers of 1024.00 TiB (--bar)"), "{todo}");
     // It was started so, and it did not help.
     write(
@@ -110,7 +110,7 @@ fn a_host_of_which_nothing_can_be_read_is_no_panic() {
     assert_eq!(preparation.slots, 0);
     let (verdict, todo) = of(&preparation, "slots");
     assert_eq!(verdict, Verdict::CannotTell);
-    // Whoever is root is not told to be.
+    // The advice to run as root is omitted for root.
     let is_root = rustix::process::geteuid().is_root();
     assert_eq!(todo.contains("ask as root"), !is_root, "{todo}");
 }

@@ -182,8 +182,8 @@ pub trait Fabric: Send + Sync {
         )))
     }
 
-    /// Lights what shows people where a GPU sits, or puts it out, and reads it back. What is so already is not written.
-    /// [`ErrorKind::CannotTell`](crate::ErrorKind) where there is no such light, or nobody may switch it.
+    /// Lights the locator of a GPU, or puts it out, and reads it back. Does not write a state that is set already.
+    /// [`ErrorKind::CannotTell`](crate::ErrorKind) if there is no locator, or it is read-only.
     async fn locate(&self, _at: &Whereabouts, _lit: bool, _deadline: Duration) -> Result<(), DriverError> {
         let message = format!("{} has no locators that can be lit", self.endpoint());
         Err(DriverError::cannot_tell(message))

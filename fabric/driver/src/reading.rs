@@ -19,7 +19,7 @@ pub struct Reading {
     pub correctable: Option<Counted>,
     pub memory_bytes: Option<u64>,
     pub memory_used_bytes: Option<u64>,
-    /// Of the time, how much something ran on it of late.
+    /// The share of recent time in which the GPU was busy.
     pub utilization_percent: Option<u32>,
     pub power_mw: Option<u32>,
     /// Since its driver was loaded.
@@ -27,16 +27,16 @@ pub struct Reading {
     pub temperature_c: Option<u32>,
 }
 
-/// A count that only grows, until it begins anew.
+/// A counter that only grows until it restarts.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counted {
     pub count: u64,
-    /// Names what is counted, and since when: counts under other names have nothing to do with this one.
+    /// Identifies the counter and its start: counts with different values are not comparable.
     pub since: String,
 }
 
 impl Counted {
-    /// How many came since an earlier count. `None`: that can't be told, for it began anew in between.
+    /// The increase since an earlier count; `None` if the counter restarted in between.
     pub fn after(&self, earlier: &Self) -> Option<u64> {
         let same = self.since == earlier.since;
         same.then(|| self.count.checked_sub(earlier.count))?

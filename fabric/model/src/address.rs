@@ -1,9 +1,9 @@
-//! What an address of the internet protocols is, however it is written: whether anybody may be asked there.
+//! The kind of an IP address in any notation: whether it may be a destination of requests.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// What an address is, where no machine has it that an operator could mean, whatever network it is in. Private networks,
-/// those behind a NAT and this machine are where management services are.
+/// The kind of an address that no management service can have in any network. Private networks, those behind a NAT and
+/// this machine are where management services are.
 pub fn nobodys(address: IpAddr) -> Option<&'static str> {
     match kind_of(address) {
         Kind::Never(what) => Some(what),
@@ -21,7 +21,7 @@ pub enum Kind {
     Carrier,
     /// This machine.
     Loopback,
-    /// Nothing is ever sent there; what it is.
+    /// Never a destination; the name of its kind.
     Never(&'static str),
 }
 
@@ -90,7 +90,7 @@ fn kind_of_v6(address: Ipv6Addr) -> Kind {
 mod tests {
     use super::*;
 
-    /// What destinations of events are judged by is tested where they are.
+    /// The tests of event destinations cover the other functions.
     #[test]
     fn management_services_are_in_networks_and_at_no_metadata_address() {
         let is_nobodys = |text: &str| nobodys(text.parse().unwrap()).is_some();

@@ -9,7 +9,7 @@
 //! * [`lifecycle`]: the states of a GPU and every legal transition.
 //! * [`step`]: what an execution does to the hardware, with what it expects to find.
 //! * [`fault`]: what went wrong while looking.
-//! * [`address`]: where anybody may be asked.
+//! * [`address`]: the addresses that requests may go to.
 //! * [`profile`]: hardware profiles, parsed once from `hw-profiles/`.
 //! * [`nearest`]: the names most like one that nobody knows.
 //!

@@ -69,10 +69,10 @@ pub struct Gpu {
     pub host_port: Option<HostPortId>,
     pub state: GpuState,
     pub health: Health,
-    /// The version of its own firmware, as whoever manages it writes it.
+    /// The version of its own firmware, as its manager reports it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub firmware: Option<String>,
-    /// The light that shows where it sits, where whoever manages it shows one.
+    /// Its locator, if its manager has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub locator: Option<Locator>,
     /// Of its own link to the switch.
@@ -86,7 +86,7 @@ pub struct Gpu {
     pub seen_by: BTreeSet<ControlEndpointId>,
 }
 
-/// A light beside a GPU, for whoever stands before its box.
+/// The locator LED of a GPU, for a technician at its box.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Locator {

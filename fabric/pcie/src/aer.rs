@@ -1,8 +1,8 @@
 //! Advanced Error Reporting: errors that a function has counted since it came.
 //!
-//! The kernel keeps these counts, and not the device: they begin anew when a function comes, and stay as they are while it
-//! answers nothing. Those that a root port sums up of all below it (`aer_rootport_total_err_cor`) are not read: they name
-//! nobody.
+//! The kernel keeps these counts, and not the device: they restart when a function appears, and stay unchanged while it
+//! does not answer. The sums of a root port for all functions below it (`aer_rootport_total_err_cor`) are not read:
+//! they identify no function.
 //!
 //! Of a fatal error that an endpoint tells, Linux 6.1 counts nothing, for it does not ask the function across a link
 //! that it takes for dead: it is in the kernel's log alone.
@@ -12,8 +12,8 @@ use crate::attribute::{Reader, decimal};
 use serde::Serialize;
 use std::path::Path;
 
-/// Errors on the link of a function, as this end of it has counted them. What is fatal ends the link; what is correctable was
-/// put right by the link itself. `None`: the kernel doesn't say, or nothing that can be read.
+/// Errors on the link of a function, as counted at this end. A fatal error ends the link; the link itself corrects a
+/// correctable one. `None`: the kernel has no count, or an unreadable one.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct ErrorCounts {
     pub correctable: Option<u64>,

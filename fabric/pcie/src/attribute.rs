@@ -71,7 +71,7 @@ impl Reader {
         self.first_bytes(path, LONGEST)
     }
 
-    /// The same, no more than so many.
+    /// Reads at most `most` bytes.
     pub fn first_bytes(&self, path: &Path, most: u64) -> Option<Vec<u8>> {
         match bytes(path, most) {
             Ok(bytes) if bytes.is_empty() => {

@@ -15,7 +15,7 @@ const CAPABILITIES: usize = 48;
 const EXTENDED: usize = 480;
 /// Before all capabilities.
 const HEADER: u64 = 0x40;
-/// Before the extended ones. Those before them are looked for in ports alone.
+/// The length before the extended capabilities. Only ports are searched for capabilities within it.
 const HEAD: u64 = 0x100;
 const PCI_EXPRESS: u8 = 0x10;
 const SERIAL_NUMBER: u16 = 0x0003;
@@ -25,7 +25,7 @@ const SERIAL_NUMBER: u16 = 0x0003;
 pub(crate) struct Config(Vec<u8>);
 
 impl Config {
-    /// Reads what is looked for below, and no more: each double word is a request to the device.
+    /// Reads only the fields that are parsed below: each double word is a request to the device.
     pub fn read(reader: &Reader, path: &Path) -> Option<Self> {
         let mut config = Self(reader.first_bytes(path, HEADER)?);
         if config.is_bridge() == Some(true) {
@@ -223,7 +223,7 @@ mod tests {
         assert!(!Config::new(Vec::new()).answers());
     }
 
-    /// What is read of a file, and all of it.
+    /// The partial read of a file, and its full content.
     fn both(bytes: &[u8]) -> (Config, Config) {
         let folder = tempfile::TempDir::new().unwrap();
         let path = folder.path().join("config");

@@ -1,8 +1,8 @@
-//! The kernel's log: what it tells of functions that failed, each since it came.
+//! The kernel's log: fatal errors of functions since each was added.
 //!
-//! `dev/kmsg` gives a record for each read, the oldest first, and needs root. It holds what has not been overwritten yet;
-//! each record has a number that no other has since the kernel started. What was at a place before the function that is
-//! there now was another one, and its errors are not told.
+//! `dev/kmsg` returns a record for each read, the oldest first, and needs root. It holds the records that have not been
+//! overwritten yet; the number of each record is unique since the kernel started. Errors at an address from before its
+//! current function was added belong to another function, and are not reported.
 
 use crate::address::Address;
 use crate::aer::{self, FatalError};
@@ -70,14 +70,14 @@ impl Log {
     pub fn fatal_on_link(&self, function: Address, port: Option<Address>) -> Option<&FatalError> {
         let ends = [Some(function), port].into_iter().flatten();
         let told = ends.filter_map(|end| self.fatal.get(&end));
-        // What the port told before was on its link to whoever was there then.
+        // Earlier errors of the port concern the previous function on its link.
         let came = self.came.get(&function).copied();
         told.filter(|error| came.is_none_or(|came| error.sequence > came))
             .max_by_key(|error| error.sequence)
     }
 }
 
-/// What is made of the records of the log, the oldest first.
+/// Parses the records of the log, the oldest first.
 fn records<T>(root: &Path, parse: impl Fn(&[u8]) -> Option<T>) -> io::Result<Vec<T>> {
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let log = match rustix::fs::open(root.join("dev/kmsg"), flags, Mode::empty()) {
@@ -93,7 +93,7 @@ fn records<T>(root: &Path, parse: impl Fn(&[u8]) -> Option<T>) -> io::Result<Vec
         match rustix::io::read(&log, &mut buffer) {
             Ok(0) | Err(Errno::AGAIN) => break,
             Ok(length) => left.extend_from_slice(&buffer[..length]),
-            // Some were overwritten, or it was interrupted: it goes on with what is there.
+            // Overwritten records or a signal: continue with the remaining records.
             Err(Errno::PIPE | Errno::INTR) => continue,
             Err(error) => return Err(error.into()),
         }
@@ -110,7 +110,7 @@ fn records<T>(root: &Path, parse: impl Fn(&[u8]) -> Option<T>) -> io::Result<Vec
     Ok(found)
 }
 
-/// `6,1234,5678901,-;what it tells`
+/// `6,1234,5678901,-;message`
 fn parse(record: &[u8]) -> Option<Told> {
     let record = String::from_utf8_lossy(record);
     let (prefix, message) = record.split_once(';')?;

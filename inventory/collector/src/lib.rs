@@ -149,7 +149,7 @@ impl Look {
         these == those || !these.is_disjoint(&those)
     }
 
-    /// The GPUs that it has a way to bind, by what each is known by, whoever shows it.
+    /// The identifiers of the GPUs that it can bind, whichever endpoint shows them.
     pub fn binds(&self) -> BTreeSet<String> {
         let gpus = self.view.topology.gpus.iter();
         let bound = gpus.filter(|gpu| !gpu.control.is_empty());

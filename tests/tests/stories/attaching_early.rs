@@ -300,7 +300,7 @@ async fn where_nothing_can_be_measured_schedules_run_as_they_would_without() {
     clockwork.stop().await;
 }
 
-/// Counts what is read.
+/// Counts reads of the store.
 struct Counting(Arc<dyn Store>, Arc<AtomicUsize>);
 
 impl Layer for Counting {
@@ -317,7 +317,7 @@ impl Layer for Counting {
     }
 }
 
-/// What an operation that is over took is read once, however often somebody asks when windows open.
+/// The duration of a finished operation is read once, however often the manager computes when windows open.
 #[tokio::test(start_paused = true)]
 async fn whoever_asks_again_when_windows_open_costs_little() {
     let reads = Arc::new(AtomicUsize::new(0));

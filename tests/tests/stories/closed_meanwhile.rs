@@ -41,7 +41,7 @@ async fn a_plan_that_was_made_before_it_was_closed_is_refused_and_moves_nothing(
     pool.all_is_well().await;
 }
 
-/// One manager has planned, looked at who is closed and is about to commit; the other closes the host just then.
+/// One manager has planned and checked the cordons, and is about to commit; the other then closes the host.
 #[tokio::test(start_paused = true)]
 async fn one_that_another_manager_closes_before_the_commit_is_given_nothing() {
     let (pool, a, b) = two("demo").await;
@@ -78,7 +78,7 @@ async fn one_that_another_manager_closes_before_the_commit_is_given_nothing() {
     assert_eq!(ended.state, OperationState::Completed);
 }
 
-/// What is lost there is bound again once it is open.
+/// Lost GPUs of a closed host are bound again once it is open.
 #[tokio::test(start_paused = true)]
 async fn a_repair_waits_until_it_is_open() {
     let (pool, clockwork) = crate::repairing::repairing().await;
@@ -150,7 +150,7 @@ async fn nothing_is_moved_to_it_and_what_it_has_may_be_moved_away() {
     pool.all_is_well().await;
 }
 
-/// An undo gives back what was there, which a closed host does not take.
+/// An undo would attach GPUs again, which a closed host does not allow.
 #[tokio::test(start_paused = true)]
 async fn an_undo_does_not_give_it_back_what_it_had() {
     let pool = Pool::of("demo").await;
@@ -168,7 +168,7 @@ async fn an_undo_does_not_give_it_back_what_it_had() {
     let change = undo().await.unwrap();
     pool.done(&change).await;
     assert_eq!(pool.truth(), bound);
-    // One that only lets go does so also at a closed host.
+    // An undo that only detaches is allowed at a closed host.
     pool.close(&host, &closes(None, None)).await.unwrap();
     let undone = change.operation.unwrap().id;
     let back = pool.composer().undo_operation(&undone, ME, &how).await.unwrap();

@@ -409,7 +409,7 @@ async fn what_is_not_done_by_its_deadline_is_undone() {
     pool.done(&change).await;
 }
 
-/// What others hold and want no more is theirs until somebody applies a plan for all.
+/// Other demands keep their surplus GPUs until a plan for all is applied.
 #[tokio::test(start_paused = true)]
 async fn nobody_is_shrunk_for_a_demand_that_somebody_composes() {
     let pool = Pool::of("demo").await;

@@ -10,7 +10,7 @@ fn elastic(id: &str, least: u32, most: u32) -> Value {
     demand
 }
 
-/// It has what there is, is given more by the next plan that finds some, and nobody takes it away by composing.
+/// An elastic demand gets the available GPUs and more with each later plan; no other compose takes them.
 #[tokio::test(start_paused = true)]
 async fn it_has_what_there_is_and_grows_by_a_plan() {
     let pool = Pool::of("demo").await;
@@ -32,7 +32,7 @@ async fn it_has_what_there_is_and_grows_by_a_plan() {
     pool.all_is_well().await;
 }
 
-/// A job begins with what there is, and a window takes what it wants beside others.
+/// A job begins with the available GPUs, and a window takes its GPUs beside other demands.
 #[tokio::test(start_paused = true)]
 async fn a_job_begins_with_what_there_is() {
     let pool = Pool::of("demo").await;

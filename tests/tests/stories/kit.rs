@@ -204,7 +204,7 @@ impl Pool {
         self.emulation.add_fault(fault).unwrap();
     }
 
-    /// One bind or unbind is refused, after so many that are done.
+    /// Refuses one bind or unbind, after `moves` successful ones.
     pub fn refuse_a_move_after(&self, moves: u32) {
         let refused = Fault::new(FaultKind::Status {
             code: 503,

@@ -160,7 +160,7 @@ async fn what_one_host_tenant_or_gpu_had_counts_for_an_hour_too() {
     }
 }
 
-/// What was moved by itself stays where it is for as long as the limit says, and no longer.
+/// A GPU that automation moved stays in place for the time of the limit, and no longer.
 #[tokio::test(start_paused = true)]
 async fn a_gpu_that_was_moved_is_held_for_a_while() {
     let pool = Pool::of("demo").await;

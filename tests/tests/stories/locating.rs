@@ -1,5 +1,5 @@
-//! The light beside a GPU that failed: lit for whoever has to go there, put out when the GPU is back, and no reason for
-//! anything else to fail.
+//! The locator of a failed GPU: lit for the technician, put out when the GPU is back, and never a cause of another
+//! failure.
 
 use crate::calendar::Clockwork;
 use crate::kit::{ME, Pool};
@@ -31,7 +31,7 @@ impl Pool {
         rack.gpu_name((0..rack.gpus.len()).map(GpuIx).find(same).unwrap())
     }
 
-    /// What was done last about the light of a GPU, once somebody has seen to it.
+    /// The last action on the locator of a GPU, once there is one.
     async fn light(&self, gpu: &GpuId) -> Light {
         let light = async || self.composer().gpu_history(gpu).await.unwrap().light;
         self.until("somebody saw to its light", async || light().await.is_some())
@@ -39,7 +39,7 @@ impl Pool {
         light().await.unwrap()
     }
 
-    /// Somebody puts another one in the place of a GPU, while no manager looks.
+    /// Replaces a GPU by another one while no manager runs.
     async fn another_comes_to(&mut self, place: &str) {
         self.crash().await;
         let mut rack = Rack::builtin("demo").unwrap();
@@ -55,7 +55,7 @@ impl Pool {
         self.open().await;
     }
 
-    /// Somebody pushes the button of a light.
+    /// Lights a locator by hand.
     fn lit_by_hand(&self, place: &str) {
         let ix = self.gpu_ix(place);
         self.emulation.with(|state, _| state.set_lit(ix, true));
@@ -155,8 +155,8 @@ async fn a_gpu_is_out_of_use_whatever_comes_of_its_light() {
     }
 }
 
-/// Whom the manager failed to reach is back, a pause is over: what was to be lit is lit then, and what somebody put out
-/// meanwhile stays out.
+/// After an outage or a pause ends, the manager lights the pending locators; one that was put out by hand meanwhile
+/// stays out.
 #[tokio::test(start_paused = true)]
 async fn what_could_not_be_lit_is_tried_again() {
     let (mut pool, _, gpu) = pool(&["burn-in"]).await;
@@ -189,7 +189,7 @@ async fn what_could_not_be_lit_is_tried_again() {
     clockwork.stop().await;
 }
 
-/// What a host has left on a GPU is seen to from afar: nobody has to go there.
+/// State that a host left on a GPU is fixed remotely: no visit is needed.
 #[tokio::test(start_paused = true)]
 async fn a_manager_that_died_has_its_lights_lit_by_the_next_and_none_where_nobody_has_to_go() {
     let (mut pool, _, gpu) = pool(&[]).await;
@@ -222,8 +222,8 @@ async fn a_manager_that_died_has_its_lights_lit_by_the_next_and_none_where_nobod
     clockwork.stop().await;
 }
 
-/// Where it sits is as old as the last look: another one that somebody put there since is not lit for it, and one that is lit
-/// there for itself is not put out for it.
+/// A GPU's location is as old as the last poll: another GPU in its slot is not lit for it, and that GPU's own locator
+/// is not put out for it.
 #[tokio::test(start_paused = true)]
 async fn another_one_in_its_place_is_neither_lit_nor_put_out_for_it() {
     let mut pool = Pool::of("demo").await;
@@ -245,7 +245,7 @@ async fn another_one_in_its_place_is_neither_lit_nor_put_out_for_it() {
     assert_eq!(pool.lit(), <[String; 0]>::default());
 }
 
-/// Somebody has lit it by hand for the one that is there by now. Only where that came in its place does nobody have to go there
+/// The locator may be lit by hand for the current GPU. Only if that GPU is the recorded replacement is no visit needed
 /// any more.
 #[tokio::test(start_paused = true)]
 async fn what_is_lit_where_another_one_sits_is_put_out_only_where_that_came_in_its_place() {

@@ -209,8 +209,8 @@ async fn a_job_is_told_by_its_hook_once_before_it_is_stopped() {
     clockwork.stop().await;
 }
 
-/// One of higher priority that preempts has those of lower priority make way, as they are owed it, and no more of them than
-/// it needs, however long that takes.
+/// A preempting job of higher priority makes jobs of lower priority go, with their guaranteed notice, and no more of
+/// them than it needs, however long that takes.
 #[tokio::test(start_paused = true)]
 async fn a_job_that_preempts_gets_the_gpus_of_one_of_lower_priority() {
     let pool = Pool::of("demo").await;

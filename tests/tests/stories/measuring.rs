@@ -16,7 +16,7 @@ const HOUR: Duration = Duration::from_secs(3600);
 /// Longer than the manager takes between two looks.
 const SOON: Duration = Duration::from_secs(95);
 
-/// So many errors were put right on the link of a GPU by now.
+/// Sets the count of corrected errors on the link of a GPU.
 fn counted(told: &Told, gpu: &Gpu, count: u64, since: &str) {
     let reading = Reading {
         address: "0000:41:00.0".to_owned(),
@@ -54,7 +54,8 @@ impl Pool {
     }
 }
 
-/// Fault 51: told, and nothing is taken from anybody; once its link was sound for an hour that is told, too.
+/// Fault 51: a suspect GPU is reported and stays attached; the end of the suspicion, after a sound hour of its link, is
+/// reported, too.
 #[tokio::test(start_paused = true)]
 async fn a_flood_of_correctable_errors_makes_a_gpu_suspect_until_its_link_is_sound_for_an_hour() {
     let (pool, told, clockwork, held) = pool().await;
@@ -107,7 +108,7 @@ async fn a_count_that_begins_anew_makes_nobody_suspect() {
     clockwork.stop().await;
 }
 
-/// A GPU whose errors make it suspect: nobody else is.
+/// Makes a GPU suspect by its errors, and checks that no other is.
 async fn suspected(pool: &Pool, told: &Told, gpu: &Gpu) -> Vec<GpuId> {
     for count in [0, 500] {
         counted(told, gpu, count, "boot-1");
@@ -129,7 +130,7 @@ async fn who_is_suspect_stays_so_over_a_restart() {
     assert_eq!(pool.health(&held[0].id).await, Health::Warning);
 }
 
-/// Fault 51: what is new goes to others, as long as there are any.
+/// Fault 51: new demands get other GPUs, as long as there are any.
 #[tokio::test(start_paused = true)]
 async fn a_plan_does_without_a_suspect_where_another_will_do() {
     let (pool, told, clockwork, held) = pool().await;
@@ -179,7 +180,7 @@ async fn nobody_is_asked_where_nothing_is_to_be_measured() {
     clockwork.stop().await;
 }
 
-/// What was measured is told with its age, whatever came of it since; once it is old it says so.
+/// Telemetry is reported with its age, whatever happened since; old telemetry is marked stale.
 #[tokio::test(start_paused = true)]
 async fn what_was_measured_is_told_with_how_old_it_is() {
     let (pool, told, clockwork, held) = pool().await;
@@ -214,7 +215,7 @@ async fn what_was_measured_is_told_with_how_old_it_is() {
     clockwork.stop().await;
 }
 
-/// A host tells of its own GPUs, and of nobody else's.
+/// A host's telemetry is accepted for its own GPUs only.
 #[tokio::test(start_paused = true)]
 async fn a_host_is_not_heard_about_what_another_s_gpu_measures() {
     let (pool, told, clockwork, held) = pool().await;
@@ -241,7 +242,7 @@ async fn a_host_is_not_heard_about_what_another_s_gpu_measures() {
     clockwork.stop().await;
 }
 
-/// Where a GPU is counts: what was put right on its link at one host is not told of the next.
+/// Errors are counted by place: those of one host do not count at the next.
 #[tokio::test(start_paused = true)]
 async fn what_was_counted_at_one_host_is_not_told_of_another() {
     let (pool, told, clockwork, held) = pool().await;
@@ -287,7 +288,7 @@ async fn what_was_counted_at_one_host_is_not_told_of_another() {
     clockwork.stop().await;
 }
 
-/// Nobody would ever find it sound: as of then, and after a day no more.
+/// Without counts no poll can clear the suspicion: its report has the old time, and is deleted after a day.
 #[tokio::test(start_paused = true)]
 async fn where_nobody_counts_any_more_a_suspect_is_told_as_of_then_and_forgotten_after_a_day() {
     let (mut pool, told, clockwork, held) = pool().await;
@@ -301,7 +302,7 @@ async fn where_nobody_counts_any_more_a_suspect_is_told_as_of_then_and_forgotten
     let checks = pool.composer().doctor().await.unwrap();
     let links = checks.iter().find(|check| check.name == "links").unwrap();
     assert!(
-        links.message.contains("nobody counts errors any more"),
+        links.message.contains("error counting is off"),
         "{}",
         links.message
     );

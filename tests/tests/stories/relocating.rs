@@ -1,4 +1,5 @@
-//! Hosts that are carried to other ports: empty and closed on their way, the same host where they come to, and written down.
+//! Hosts that move to other ports: empty and closed in transit, the same host at the new ports, and recorded in its
+//! history.
 
 use crate::calendar::Clockwork;
 use crate::kit::{ME, Pool};
@@ -107,6 +108,12 @@ async fn a_host_that_is_carried_away_is_given_nothing_until_it_is_seen_elsewhere
     }
     let refused = attached(&pool, "box-1/gpu-1", &host).await.unwrap_err();
     assert!(refused.message.contains(TO), "{refused}");
+    let refused = composer.open_host(&host, ME).await.unwrap_err();
+    assert!(
+        refused.hint.unwrap().contains("--cancel"),
+        "it is closed until it arrives"
+    );
+    assert!(pool.is_closed(&host).await);
 
     // Where it was, it has not come.
     pool.options.poll = Some(Duration::from_secs(30));
@@ -231,7 +238,7 @@ async fn a_move_whose_manager_stopped_before_it_looked_is_looked_at_when_it_is_a
     let host = pool.host_id("host-1").await;
     let life = pool.leaves(&host).await.unwrap();
     pool.composer().cancel_relocation(&host, ME).await.unwrap();
-    // Something came to the host while it was closed, and nobody has looked since.
+    // A GPU was attached to the host while it was closed, and no poll has run since.
     attached(&pool, "box-1/gpu-1", &host).await.unwrap();
     tokio::time::sleep(DAY).await;
     let begun = Relocation {

@@ -320,7 +320,7 @@ async fn of_two_managers_only_the_one_in_charge_changes_it() {
     let refused = by_second.unwrap_err();
     assert_eq!(refused.code, ErrorCode::Conflict);
     assert!(
-        refused.message.contains("manager first is in charge") && refused.hint.is_some(),
+        refused.message.contains("manager first holds the lease") && refused.hint.is_some(),
         "{refused}"
     );
     let changed = door(&scene.door).password.clone();

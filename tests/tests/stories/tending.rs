@@ -34,7 +34,7 @@ pub struct Telling {
     /// A GPU that its host can't put back as it was, and how.
     left: Option<(GpuId, String)>,
     pub silent: bool,
-    /// What they measure of their GPUs.
+    /// The telemetry of their GPUs.
     pub readings: Vec<Reading>,
     /// How often they were asked for that.
     pub measured: u32,
@@ -45,7 +45,7 @@ pub struct Telling {
     asked: u32,
     /// One that takes all the time that it is given, and says nothing.
     pub hangs: Option<ControlEndpointId>,
-    /// How often each was asked for what fails, and for what it measures.
+    /// The number of requests to each for failures, and for telemetry.
     pub questions: BTreeMap<ControlEndpointId, [u32; 2]>,
 }
 
@@ -331,8 +331,7 @@ async fn a_fatal_error_on_its_link_takes_a_gpu_out_of_use_and_none_beside_it() {
     clockwork.stop().await;
 }
 
-/// Whoever hangs is waited for by nobody but itself: the others are looked at with each poll, and measured at the rate that is
-/// set.
+/// An agent that hangs delays no other: each poll covers the others, and their telemetry keeps its interval.
 #[tokio::test(start_paused = true)]
 async fn an_agent_that_hangs_holds_up_no_other() {
     const ROUNDS: u32 = 24;

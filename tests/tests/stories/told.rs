@@ -1,5 +1,5 @@
-//! What whoever listens is told of operations is what became of them: of units, where they are in the end, and of
-//! compositions, whether they came, went, or go on with others.
+//! The events of operations match their final results: the bindings of units, and the creation, deletion or change of
+//! compositions.
 
 use crate::kit::{ME, Pool, gpus};
 use poolwright_service::{Became, Change, How, OperationState, What};
@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 const KIND: &str = "h100-pcie-80gb";
 
 impl Pool {
-    /// What was told last of each unit: whether it is bound.
+    /// The last event of each unit: whether it is bound.
     async fn units_told(&self) -> BTreeMap<String, bool> {
         let happened = self.composer().happened_after(0, 10_000).await.unwrap();
         let units = happened.all.into_iter().filter_map(|one| match one.what {
@@ -69,7 +69,7 @@ async fn what_was_let_go_of_and_is_bound_again_is_told_to_be_composed() {
     let pool = Pool::of("demo").await;
     pool.composed(gpus("chat", KIND, 4)).await;
     assert_eq!(pool.bound_as_told().await, 4);
-    // The last of four is not let go of.
+    // The unbind of the last of four fails.
     pool.refuse_a_move_after(3);
     let change = pool.release("chat").await.unwrap();
     assert_eq!(pool.ended(&change).await.state, OperationState::RolledBack);

@@ -1,5 +1,4 @@
-//! Uplinks that carry only so many GPUs, as an operator says it: nothing is attached beyond that, by whom or however it is
-//! asked for, and what is there stays.
+//! Limits of uplinks, set by an operator: no request of any kind attaches more GPUs, and existing attachments stay.
 
 use crate::kit::{FOREVER, ME, Pool, gpus, spec};
 use crate::managers::{Manager, all_is_well, manager};
@@ -229,7 +228,7 @@ async fn a_calendar_as_a_file_says_what_uplinks_carry() {
         posed.problem["switches"],
         json!([{"id": status.id, "uplink_gpus": 3}])
     );
-    // What is attached by name is not at work in a file, and takes its part all the same.
+    // A GPU attached by name is not at work in a file, and uses the uplink all the same.
     let (far, first) = far(composer).await;
     let change = composer
         .attach(&far[..1], &first, ME, &How::default())
@@ -292,7 +291,7 @@ async fn of_two_managers_that_take_the_last_of_it_the_second_is_refused() {
     assert_eq!(ended.state, OperationState::Completed);
     assert_eq!(pool.truth().len(), 1);
 
-    // By name: the second is told what is in the way.
+    // By name: the error of the second names the obstacle.
     let detached = b.composer.detach(&far[3..], ME, &How::default()).await.unwrap();
     let id = detached.operation.unwrap().id;
     b.composer.wait(&id, FOREVER).await.unwrap();
@@ -307,7 +306,7 @@ async fn of_two_managers_that_take_the_last_of_it_the_second_is_refused() {
     all_is_well(&mut pool, &[&a, &b]).await;
 }
 
-/// What comes of the first GPU where the other manager attaches the second one before this one's commit.
+/// The result for the first GPU if the other manager attaches the second one before this one's commit.
 async fn attached_second(
     a: &Manager,
     b: &Manager,
@@ -328,7 +327,7 @@ async fn attached_second(
     attaching.await.unwrap()
 }
 
-/// Where there is room for both, nobody is refused.
+/// With room for both, neither manager is refused.
 #[tokio::test(start_paused = true)]
 async fn two_managers_that_find_room_side_by_side_are_both_served() {
     let (mut pool, a, b) = two().await;

@@ -1,4 +1,4 @@
-//! A manager's calendar as a problem over time, and what it will do as a plan of it.
+//! A manager's calendar as a problem over time, and its own plan as a solution.
 
 use crate::calendar::*;
 use crate::kit::{Pool, gpus, spec};
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 const H100: &str = "h100-pcie-80gb";
 
-/// What the manager does costs, as whoever reads the files finds.
+/// The cost of the manager's plan, computed from the files.
 fn costs(posed: &ProblemAhead) -> Cost {
     let file: File = serde_json::from_value(posed.problem.clone()).unwrap();
     let own: Assignment = serde_json::from_value(posed.solution["assignment"].clone()).unwrap();
@@ -90,7 +90,7 @@ async fn a_host_that_closes_and_a_demand_that_nobody_has_served_are_in_it() {
         let hosts = posed.problem["hosts"].as_array().unwrap();
         hosts.iter().find(|host| host["id"] == id).unwrap()["closed"].clone()
     };
-    // Where something stands, it stands on; all others are told where they may run.
+    // Existing placements stay on their host; the host is closed to all other demands.
     assert_eq!(closed(host.as_str()), Value::Null);
     let other = pool.host_id("host-6").await;
     assert_ne!(other, host);

@@ -61,7 +61,7 @@ fn interrupted() -> Failure {
     Failure::new(ExitCode::Generic, "interrupted").with_hint("nothing is left behind")
 }
 
-/// Until `stop` is over at most: sessions with the rack are closed all the same.
+/// Runs until `stop` resolves at the latest, and closes the sessions with the rack in any case.
 async fn play(args: DemoArgs, output: Output, mut stop: impl AsyncFnMut()) -> Outcome {
     let began = Instant::now();
     let set = async {

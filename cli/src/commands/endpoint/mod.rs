@@ -332,7 +332,7 @@ async fn add(args: AddArgs, output: Output) -> Outcome {
                 .any(|(_, failure)| failure.code == ExitCode::Conflict);
             Err(match (conflict, failed.pop()) {
                 (true, _) => failure.with_hint(
-                    "leave out of the list what is there already, or remove it first: poolwright endpoint remove NAME",
+                    "remove existing endpoints from the list, or delete them first: poolwright endpoint remove NAME",
                 ),
                 (false, last) => Failure {
                     hint: last.and_then(|(_, failure)| failure.hint),

@@ -80,7 +80,7 @@ pub(super) async fn open(host: &HostId, manager: &ManagerArgs, output: Output) -
     let opened: HostClosure = Api::new(manager)?
         .post(&["hosts", host.as_str(), "open"], &json!({}))
         .await?;
-    // Its closing is over: what it was is for programs.
+    // The cordon is over: its record is for programs only.
     let was = tables::closures(std::slice::from_ref(&opened));
     output.show_as(&opened, &was, |_| format!("host {host} is open"))
 }

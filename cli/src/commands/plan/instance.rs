@@ -126,7 +126,7 @@ pub fn run(file: &Path, args: &InstanceArgs, output: Output) -> Outcome {
         .and_then(|previous| cost_of(&problem, &previous.assignment));
 
     let progress = Progress::spinner(format!("planning {}", counted(problem.wanted(), "demand")));
-    // Whoever has enough of it is given what was found until then.
+    // An interrupt returns the best plan so far.
     let stop = args.rounds.is_none().then(Stop::heard);
     let stop = stop.inspect(|stop| drop(tokio::spawn(at_once(stop.clone()))));
     let mut elapsed = || match stop.as_ref().is_some_and(Stop::is_asked) {
@@ -212,7 +212,7 @@ fn problem(file: &Path) -> Result<(cps1::Instance, Problem), Failure> {
     problem_of(file, &bytes(file)?)
 }
 
-/// The same of what is to be in a file.
+/// Parses a problem from the text of a file.
 pub fn problem_of(file: &Path, text: &[u8]) -> Result<(cps1::Instance, Problem), Failure> {
     keys::judge(file, &read(file, text, PROBLEM)?)?;
     let instance: cps1::Instance = read(file, text, PROBLEM)?;
@@ -310,15 +310,15 @@ fn text(problem: &Problem, solution: &Solution<'_>, file: &Path, width: Option<u
     lines.push(String::new());
     let assignment = solution.assignment;
     lines.extend(gantt(problem, assignment, usize::from(width.unwrap_or(110))));
-    // What goes to a pager or a file has no end that is out of sight.
+    // A pager or a file shows all rows.
     let most = match is_on_terminal() {
         true => runs::MOST,
         false => usize::MAX,
     };
     for (what, (table, more)) in [
-        ("Who runs where when:", runs::who_runs(problem, assignment, most)),
+        ("Placements over time:", runs::who_runs(problem, assignment, most)),
         (
-            "What is attached where when:",
+            "Attachments over time:",
             runs::attached(problem, assignment, most),
         ),
     ] {

@@ -42,7 +42,7 @@ fn seconds(text: &str) -> Result<u32, String> {
     })
 }
 
-/// Prices that a file names; what it leaves out is as it is.
+/// Prices from a file; a missing one keeps its default.
 #[derive(Debug, Default, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 struct Prices {
@@ -96,7 +96,7 @@ struct Own {
     assignment: Assignment,
 }
 
-/// Writes what was asked for, and says what it does not say.
+/// Writes the requested files, and reports the data that they lack.
 pub async fn write(api: &Api, hours: u32, args: &ProblemArgs) -> Result<(), Failure> {
     let Some(file) = &args.problem else {
         return Ok(());

@@ -1,5 +1,5 @@
-//! Who runs where when, and what is attached where: a plan over time in tables for people. Slots are told as ranges, the
-//! last one included, and what is attached only where that changes.
+//! Tables of a plan over time for people: runs by host and slot, and attached GPUs by host. Slots are inclusive ranges;
+//! attached GPUs have a row only where they change.
 
 use crate::output::{Cell, Table, column};
 use poolwright_planner::horizon::{Assignment, Problem};
@@ -9,7 +9,7 @@ use std::ops::Range;
 /// Rows of each table that a terminal is shown.
 pub const MOST: usize = 20;
 
-/// What is served, in the order in which it begins; at most so many rows, and how many more there are.
+/// The served demands in order of their start: `most` rows, and the number of further rows.
 pub fn who_runs(problem: &Problem, assignment: &Assignment, most: usize) -> (Table, usize) {
     let mut table = Table::new([
         column("SLOTS"),
@@ -36,7 +36,7 @@ pub fn who_runs(problem: &Problem, assignment: &Assignment, most: usize) -> (Tab
     (table, runs.len().saturating_sub(most))
 }
 
-/// What is attached to each host that ever has something: a row for each range of slots in which that stays the same.
+/// The GPUs attached to each host that ever has some: a row for each range of slots without a change.
 pub fn attached(problem: &Problem, assignment: &Assignment, most: usize) -> (Table, usize) {
     let mut table = Table::new([column("HOST"), column("SLOTS").key(), column("ATTACHED")]);
     let mut all: Vec<(&str, Range<usize>, Vec<String>)> = Vec::new();

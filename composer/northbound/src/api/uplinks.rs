@@ -1,4 +1,4 @@
-//! What uplinks of switches may carry, and what they carry. A switch is named `FABRIC/SWITCH`, with the `/` as `%2F`.
+//! Limits and loads of switch uplinks. A path names a switch `FABRIC/SWITCH`, with the `/` as `%2F`.
 
 use super::described::Paths;
 use super::{Answer, Body, Gone, Id, Listed, Many};

@@ -1,5 +1,5 @@
-//! How long sessions last, and what wrong passwords lead to, as the session service and the account service have it. What
-//! may be said of them is a table for each.
+//! Session timeouts and account lockout rules, as properties of the session service and the account service. A table
+//! for each service lists its writable properties.
 
 use super::message::Refusal;
 use super::wire::matches_tag;
@@ -134,7 +134,7 @@ fn check(service: Service, body: &Value) -> Result<(), Refusal> {
     let settings = service.settings();
     let understood: Vec<&str> = settings.iter().map(|setting| setting.name).collect();
     let mut wrong = body::violations_of_update(service.schema(), &understood, body);
-    // What these may be is told with its numbers, and narrower than the schema has it.
+    // `misset` checks these: its ranges are narrower than the schema's, and its messages state them.
     wrong.retain(|wrong| !understood.contains(&wrong.path.trim_start_matches('/')));
     let mut refusals: Vec<Refusal> = match wrong.is_empty() {
         true => Vec::new(),

@@ -75,7 +75,7 @@ fn source(name: &str, endpoint: &Endpoint) -> Result<Value, Refusal> {
     Ok(written)
 }
 
-/// How somebody is believed.
+/// Accepted values of `Oem.Poolwright.Trust`, for messages.
 const TRUST: &str = "{\"pinned\": SHA256}, {\"ca-pem\": PEM} or \"system\"";
 
 /// What may be said of one that is to be added.
@@ -126,7 +126,7 @@ pub(crate) async fn add(api: &Api, body: &Value) -> Result<Response, Refusal> {
     if let Some(why) = spec.misaddressed(&[]) {
         let text = format!("HostName: {why}.");
         let next = "Say a host, HOST:PORT or https://HOST:PORT.";
-        let (status, args) = (StatusCode::BAD_REQUEST, ["What was sent", "HostName"]);
+        let (status, args) = (StatusCode::BAD_REQUEST, ["The value", "HostName"]);
         return Err(Refusal::new(status, "PropertyValueFormatError", &args, text, next).related("HostName"));
     }
     let standing = match ours.adopted {
@@ -143,15 +143,15 @@ pub(crate) async fn add(api: &Api, body: &Value) -> Result<Response, Refusal> {
     created(&place(&name), source)
 }
 
-/// Where nobody answers, or who does is not believed, no client is told to try again soon: somebody has to mend it.
+/// A refusal for an unreachable or untrusted endpoint has no `Retry-After`: an operator has to fix the cause.
 fn refused(error: ServiceError, url: &str, status: StatusCode) -> Refusal {
     if !error.unconnected {
         return error.into();
     }
     // A client of Redfish has no command line, and so no use for its options.
     let hint = error.hint.as_deref().filter(|hint| !hint.contains("--"));
-    let hint = hint.unwrap_or("check the address, and who is believed there");
-    let next = format!("{hint}. Oem.Poolwright.Trust says who is believed: {TRUST}.");
+    let hint = hint.unwrap_or("check the address and the trusted certificate");
+    let next = format!("{hint}. Oem.Poolwright.Trust sets the trusted certificate: {TRUST}.");
     Refusal::new(
         status,
         "CouldNotEstablishConnection",
@@ -177,7 +177,7 @@ pub(crate) async fn remove(api: &Api, name: &str) -> Result<Response, Refusal> {
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 
-/// POST to an action: it is looked at once, and what it showed is told.
+/// POST to an action: polls the endpoint at once and answers with the result.
 pub(crate) async fn act(api: &Api, name: &str, action: &str, body: &Value) -> Result<Response, Refusal> {
     let EndpointSpec { id, url, .. } = named(api, name).await?.spec;
     if action != TEST {

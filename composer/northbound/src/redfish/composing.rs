@@ -144,7 +144,7 @@ impl Asked<'_> {
         Ok(written.map(kept).collect())
     }
 
-    /// What a request wants that names no blocks, once all that it names is known.
+    /// The demand of a request that names no resource blocks, after a check of the names in it.
     pub fn wanted(&self, request: &Value) -> Result<DemandSpec, Refusal> {
         let spec = wishes::wishes(request)?;
         let gpus = self.pool.topology().gpus.iter();
@@ -168,8 +168,8 @@ impl Asked<'_> {
         self.answered(change, Done::Decomposed).await
     }
 
-    /// Lets go of a system. One that the same request has let go of before, by its key, is there no more: what came of
-    /// that is told.
+    /// Releases a composed system. If a request with the same idempotency key released it before, returns the result of
+    /// that release.
     pub async fn released(&self, name: &str, how: &How) -> Result<Change, Refusal> {
         let composer = self.asker.composer(&self.redfish.api);
         let gone = match (self.composition(name, "DELETE"), &how.key) {
@@ -226,6 +226,9 @@ impl Asked<'_> {
             ADD => composer.extend(gpus, &composition.id, self.by(), &how).await?,
             _ => {
                 if !composition.gpus().any(|gpu| gpus.contains(gpu)) {
+                    if let Some(before) = composer.detached_before(gpus, self.by(), &how).await? {
+                        return self.answered(before, Done::Changed).await;
+                    }
                     let text = format!("{name} has no such block.");
                     let next = "Links.ResourceBlocks of the system has those that it has.";
                     return Err(unfit(StatusCode::CONFLICT, text, next));
@@ -276,7 +279,7 @@ impl Asked<'_> {
         }
     }
 
-    /// One that was composed of blocks that were named: of what was composed by a wish the planner chooses the GPUs.
+    /// A composition of named blocks. Refuses one that serves a demand: the planner chooses its GPUs.
     fn of_blocks_alone(&self, name: &str, method: &str) -> Result<&Composition, Refusal> {
         let composition = self.composition(name, method)?;
         let Some(demand) = &composition.demand else {

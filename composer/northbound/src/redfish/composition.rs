@@ -15,10 +15,10 @@ use poolwright_redfish_model::{
 use poolwright_service::RESERVED;
 use std::collections::{BTreeSet, HashSet};
 
-/// What nobody is given just now, whatever the look at the pool says.
+/// Units and hosts that are unavailable now, although the poll shows them as free.
 #[derive(Debug, Default)]
 pub(crate) struct Aside {
-    /// Kept for somebody.
+    /// Reserved units.
     pub units: HashSet<UnitId>,
     /// Closed, or retired.
     pub hosts: BTreeSet<HostId>,

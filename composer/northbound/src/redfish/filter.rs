@@ -58,7 +58,7 @@ impl Filter {
         }
     }
 
-    /// What it compares: the path of a property, how, and with what.
+    /// All comparisons: property path, operator and literal.
     pub fn comparisons(&self) -> Vec<(&[String], Compared, &Value)> {
         match self {
             Self::Any(parts) | Self::All(parts) => parts.iter().flat_map(Self::comparisons).collect(),
@@ -77,13 +77,13 @@ impl Filter {
         self.knows(kind, |path| leads(schema, path))
     }
 
-    /// The same where nothing is known of a schema: what is there has to have it.
+    /// The same without a schema: at least one of the resources, if there are any, must have each property.
     pub fn fits_some(&self, resources: &[Value]) -> Result<(), Refusal> {
         let somewhere = |path: &[String]| {
             let has = |resource: &Value| any_at(resource, path, &|_| true);
             resources.is_empty() || resources.iter().any(has)
         };
-        self.knows("What is here", somewhere)
+        self.knows("This collection", somewhere)
     }
 
     fn knows(&self, what: &str, has: impl Fn(&[String]) -> bool) -> Result<(), Refusal> {
@@ -95,7 +95,7 @@ impl Filter {
         let text = format!("{what} has no property {path} to choose by.");
         let (args, next) = (
             [path.as_str(), "$filter", "(the properties of the members)"],
-            "Name a property as its schema does, and what is within it behind a /: Status/State.",
+            "Use the property's name in the schema; separate nested names by a slash: Status/State.",
         );
         let status = StatusCode::BAD_REQUEST;
         Err(Refusal::new(
@@ -450,7 +450,7 @@ mod tests {
         ] {
             assert_eq!(refused(filter), Some(400), "{filter}");
         }
-        // Of a schema that nobody has here, what is there tells.
+        // Without a schema, the resources decide.
         let certificates = [
             json!({"Name": "a"}),
             json!({"Name": "b", "Subject": {"City": "x"}}),

@@ -79,7 +79,7 @@ fn job(name: &str, status: &ScheduleStatus) -> Job {
             None => Health::OK,
             Some(_) => Health::Warning,
         }),
-        // Redfish has no words for a window that opens and closes in a time zone: it is told as people write it.
+        // Redfish can't express a recurring window in a time zone: the name has its text form.
         schedule: Some(Box::new(Schedule {
             name: Some(schedule.spec.window.to_string()),
             initial_start_time: status.next_openings.first().copied().map(time),

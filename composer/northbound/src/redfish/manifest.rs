@@ -93,7 +93,7 @@ pub(crate) async fn compose(asked: &Asked<'_>, action: &str, body: &Value) -> Re
             if wished.is_empty() {
                 return Err(keeps_nothing());
             }
-            // What is kept is kept for 10 minutes: it is not for a manifest that can't be applied.
+            // A reservation blocks GPUs for 10 minutes: a manifest that can't be applied gets none.
             are_composed(asked, &stanzas)?;
             let kept = kept(&stanzas)?;
             let reservation = composer.reserve(&wished, kept, &asked.asker.account).await?;
@@ -119,7 +119,7 @@ fn conflict(name: &str, text: &str) -> Refusal {
     Refusal::new(
         status,
         "ActionParameterValueConflict",
-        &[name, "What was sent"],
+        &[name, "the request"],
         text,
         next,
     )
@@ -127,7 +127,8 @@ fn conflict(name: &str, text: &str) -> Refusal {
 
 fn keeps_nothing() -> Refusal {
     let text = "There is nothing to be reserved: no stanza composes a system.";
-    conflict("Manifest", text).with_next("Apply it as it is, or add what is to be composed.")
+    conflict("Manifest", text)
+        .with_next("Apply it without a reservation, or add a stanza that composes a system.")
 }
 
 fn unclear(body: &Value, stanza: &str, text: String) -> Refusal {
@@ -203,7 +204,7 @@ fn is_reference(said: &Value) -> bool {
     said["@odata.id"].is_string() && body::strange(&[], said).is_empty()
 }
 
-/// What is asked for, as it is kept with a reservation and shown there.
+/// The manifest, as a reservation stores and shows it.
 fn written(stanzas: &[Stanza<'_>]) -> Value {
     let one = |stanza: &Stanza<'_>| json!({ "StanzaType": stanza.kind, "StanzaId": stanza.id, "Request": stanza.request });
     let stanzas: Vec<Value> = stanzas.iter().map(one).collect();
@@ -222,7 +223,7 @@ fn kept(stanzas: &[Stanza<'_>]) -> Result<Value, Refusal> {
     }
 }
 
-/// The stanzas of what was kept.
+/// The stanzas of a stored manifest.
 fn kept_stanzas(kept: &Value) -> Vec<Stanza<'_>> {
     fn one(value: &Value) -> Stanza<'_> {
         Stanza {
@@ -235,7 +236,7 @@ fn kept_stanzas(kept: &Value) -> Vec<Stanza<'_>> {
     listed.unwrap_or_default().iter().map(one).collect()
 }
 
-/// Whether what is said beside a reservation is what was reserved; who says nothing beside it means that.
+/// Refuses a manifest that differs from the reserved one. An empty manifest stands for the reserved one.
 fn is_what_was_reserved(said: &[Stanza<'_>], reservation: &Reservation) -> Result<(), Refusal> {
     let id = &reservation.id;
     let text = match &reservation.asked {
@@ -256,7 +257,7 @@ fn is_what_was_reserved(said: &[Stanza<'_>], reservation: &Reservation) -> Resul
         }
     };
     let place = uri::at(&format!("CompositionService/CompositionReservations/{id}"));
-    let next = format!("Leave the Manifest out, or reserve this one: {place} has what was reserved.");
+    let next = format!("Leave the Manifest out, or send the reserved one: {place}.");
     Err(conflict("Manifest", &text).with_next(&next))
 }
 
@@ -399,7 +400,7 @@ async fn apply_reserved(
     let reservation = own(asked, id).await?;
     is_what_was_reserved(stanzas, &reservation)?;
     let parts = &reservation.parts;
-    // Earlier versions kept what it would be made of alone.
+    // Reservations of earlier versions store no manifest, only the parts.
     let requests: Vec<Value> = parts.iter().map(|part| would_be(asked, part)).collect();
     let of_parts = parts.iter().zip(&requests).map(|(part, request)| Stanza {
         id: &part.stanza,

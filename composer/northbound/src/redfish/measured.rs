@@ -1,8 +1,8 @@
-//! What agents measure of each GPU: beside its processor, where its readings are, and in one report for each host whose agent
-//! measures, so that no answer grows with the pool.
+//! Agent telemetry of each GPU: in the metrics of its processor, and in one report for each host with telemetry, so
+//! that no answer grows with the pool.
 //!
-//! What is old, or was not told, is left out: it is no zero. What Redfish has no word for, such as memory in use, is told by
-//! `/api/v1/telemetry`.
+//! Stale and missing readings are left out: a zero would be wrong. `/api/v1/telemetry` has the readings without a
+//! Redfish property, such as memory in use.
 
 use super::pool::Pool;
 use super::{systems, time, uri};
@@ -23,11 +23,11 @@ const REPORT: &str = "GPUs-";
 /// One number of a GPU.
 struct Metric {
     id: &'static str,
-    /// What it is.
+    /// The description.
     what: &'static str,
     /// In the words of UCUM.
     units: &'static str,
-    /// `Gauge`, or `Counter`: it only grows, until it begins anew.
+    /// `Gauge`, or `Counter`: monotonic until a reset.
     metric_type: &'static str,
     /// Where it is, below the GPU's processor.
     property: &'static str,
@@ -144,7 +144,7 @@ pub(super) fn report_places(pool: &Pool, composer: &Composer) -> Vec<String> {
     systems.iter().map(|system| report_at(system)).collect()
 }
 
-/// The system whose GPUs a report of this name is about, and what was measured of each, by its name.
+/// The system that the report of this name covers, and the telemetry of each of its GPUs, by GPU name.
 fn reported<'a>(
     pool: &'a Pool,
     composer: &Composer,
@@ -218,7 +218,7 @@ fn report_of(system: &str, gpus: &[(&str, Telemetry)], now: Timestamp) -> Metric
     }
 }
 
-/// What was measured of a GPU just now, beside its processor.
+/// The telemetry of a GPU, for its processor; `None` if it is stale or another host reported it.
 fn fresh(composer: &Composer, pool: &Pool, name: &str) -> Option<Telemetry> {
     let gpu = pool.gpu(name)?;
     let told = composer.telemetry_of(&gpu.id)?;

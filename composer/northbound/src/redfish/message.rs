@@ -32,7 +32,7 @@ pub(super) const OF_TASKS: [&str; 6] = [
     "TaskProgressChanged",
 ];
 
-/// How many arguments a message has in its registry, of those that are told.
+/// The number of arguments of a message in its registry; `None` for a message that the service does not send.
 fn arguments_of(id: &str) -> Option<usize> {
     let found = ARGUMENTS.iter().find(|(_, ids)| ids.contains(&id));
     found.map(|(count, _)| *count)
@@ -484,7 +484,7 @@ mod tests {
         assert!(OF_TASKS.iter().all(|id| ids.contains(id)));
     }
 
-    /// How many arguments each has is looked at where it is made.
+    /// The constructor of a message asserts the number of its arguments.
     #[test]
     fn what_the_service_refuses_has_the_arguments_of_the_registry() {
         use ErrorCode as Code;

@@ -114,7 +114,7 @@ pub(crate) fn routes(api: &Api, uuid: String) -> Router<Api> {
         .with_state(redfish)
 }
 
-/// That nobody is let in, in Redfish's words.
+/// A denied request, as a Redfish error.
 pub(crate) fn denied(denied: auth::Denied) -> Response {
     Refusal::from(denied).into_response()
 }
@@ -308,8 +308,9 @@ impl Redfish {
         Ok(response)
     }
 
-    /// What may be done at a place: a host is a system that nobody composed, what was composed by a wish has the GPUs that
-    /// the planner chose, and a stream is a subscription that is not kept.
+    /// The methods of a resource. Some allow fewer than their route: a host, which is no composition; a system that
+    /// serves a demand, whose GPUs the planner chooses; a stream, which is a subscription that is not stored; and an
+    /// ended task, which stays as a record.
     async fn allowed(
         &self,
         reader: &Reader<'_>,
@@ -322,6 +323,7 @@ impl Redfish {
             ("EventService/Subscriptions/{}", [.., id]) if self.api.hub.stream(id).is_some() => {
                 routes::DELETE
             }
+            ("TaskService/Tasks/{}", [.., name]) if tasks::has_ended(&self.api, name).await => routes::READ,
             _ => route.allow,
         })
     }

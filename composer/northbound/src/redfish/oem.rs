@@ -1,4 +1,4 @@
-//! The schemas of what is Poolwright's own in the tree, in CSDL. DMTF publishes none of them, so the service does.
+//! CSDL schemas of Poolwright's OEM types. DMTF publishes none of them, so the service does.
 
 use super::uri;
 

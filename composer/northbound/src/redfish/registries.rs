@@ -1,4 +1,4 @@
-//! What is told, held against DMTF's own registries: a message that they have not, or with other arguments, helps no client.
+//! Checks each message against DMTF's registries: clients can't use an unknown message, or one with other arguments.
 
 use super::events::news::{self, MESSAGES};
 use super::message::{ARGUMENTS, OF_COMPOSITION, OF_TASKS};
@@ -99,7 +99,7 @@ fn events_have_the_arguments_of_dmtfs_registries() {
     assert!(told.len() > 10, "{told:?}");
 }
 
-/// Something of each kind that is told.
+/// One event of each kind.
 fn everything() -> Vec<What> {
     let because = || "it is so".to_owned();
     let turns = [

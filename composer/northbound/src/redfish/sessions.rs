@@ -32,7 +32,7 @@ fn place(id: &str) -> String {
     uri::at(&format!("SessionService/Sessions/{id}"))
 }
 
-/// Whoever configures the manager sees everybody's sessions and may end them; the others see their own.
+/// An account with `ConfigureManager` sees and may end all sessions; any other account, only its own.
 fn whose(asker: &Asker) -> Whose<'_> {
     match auth::may(asker, Privilege::ConfigureManager, Reach::Everywhere) {
         Ok(()) => Whose::Anybody,

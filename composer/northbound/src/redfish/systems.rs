@@ -114,7 +114,7 @@ fn composed(pool: &Pool, name: &str, composition: &Composition) -> ComputerSyste
         host_name: physical.map(|host| host.name.clone()),
         power_state: physical.and_then(|host| status::power(host.power_state)),
         links: Some(Box::new(links)),
-        // The GPUs of what was composed by a wish are the planner's to choose.
+        // The planner chooses the GPUs of a system that serves a demand.
         actions: composition.demand.is_none().then(|| {
             Box::new(ComputerSystemActions {
                 add_resource_block: Some(action("AddResourceBlock")),

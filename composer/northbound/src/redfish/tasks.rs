@@ -3,7 +3,7 @@
 use super::message::Refusal;
 use super::names::Names;
 use super::pool::Pool;
-use super::{Redfish, composing, created, message, put, shown, status, systems, time, uri};
+use super::{Redfish, composing, created, message, put, routes, shown, status, systems, time, uri};
 use crate::Api;
 use crate::auth::Asker;
 use axum::http::StatusCode;
@@ -18,7 +18,7 @@ use poolwright_service::{Became, Composer, ErrorCode, Operation, OperationState,
 
 /// Where the answers to requests come that go on as tasks.
 pub(crate) const MONITOR: &str = "TaskService/TaskMonitors/{}";
-/// So many of the moves of one are told, the latest; more helps nobody.
+/// The most moves of an operation that its task lists: the latest ones.
 const MOST_MOVES: usize = 100;
 
 pub(crate) fn service(now: jiff::Timestamp) -> TaskService {
@@ -106,7 +106,7 @@ pub(crate) async fn linked(
     Ok(task)
 }
 
-/// What was moved, what it waits for, and what came of it or went wrong.
+/// Messages of an operation: its moves, the condition that it waits for, and its result or error.
 fn messages(name: &str, operation: &Operation) -> Vec<Message> {
     let steps = operation.steps.len();
     let progress = |done: usize, severity, text: &str| {
@@ -157,9 +157,9 @@ fn messages(name: &str, operation: &Operation) -> Vec<Message> {
         (OperationState::Indeterminate, _) => told(
             "TaskPaused",
             Health::Warning,
-            "It waits for an outcome that nobody knows.",
+            "The outcome of a step is unknown; it is being read back.",
         ),
-        (OperationState::Quarantined, _) => told("TaskPaused", Health::Critical, "It waits for somebody."),
+        (OperationState::Quarantined, _) => told("TaskPaused", Health::Critical, "It needs an operator."),
         (OperationState::Pending | OperationState::Running | OperationState::Unwinding, error) => {
             error.as_deref().map(|text| progress(done, Health::Warning, text))
         }
@@ -194,28 +194,32 @@ pub(crate) async fn monitored(redfish: &Redfish, asker: &Asker, name: &str) -> R
         OperationState::Cancelled => return Err(cancelled(name, &operation)),
         _ => composing::on_its_way(&operation)?,
     };
-    let allowed = if operation.state.has_ended() {
-        "GET, HEAD"
-    } else {
-        "GET, HEAD, DELETE"
+    let allowed = match operation.state.has_ended() {
+        true => routes::READ,
+        false => routes::DELETE,
     };
     put(response.headers_mut(), header::ALLOW, allowed);
     Ok(response)
 }
 
-/// There is no answer to what somebody cancelled, and there never will be.
+/// A cancelled operation has no result, now or later: 410 Gone.
 fn cancelled(name: &str, operation: &Operation) -> Refusal {
-    let why = operation
-        .error()
-        .unwrap_or_else(|| "somebody cancelled it".to_owned());
+    let why = operation.error().unwrap_or_else(|| "it was cancelled".to_owned());
     let text = format!("There is no answer, and everything is as it was before: {why}.");
     let next = format!("{} says more.", uri::task(name));
     let monitor = uri::monitor(name);
     Refusal::new(StatusCode::GONE, "ResourceMissingAtURI", &[&monitor], text, &next)
 }
 
-/// DELETE of a task, or of its monitor: the operation is cancelled, and what it did is undone. What is over stays: it is
-/// a record of what was done, until it is old.
+/// Whether a task is over, and so can't be cancelled any more.
+pub(crate) async fn has_ended(api: &Api, name: &str) -> bool {
+    let Ok(id) = name.parse() else { return false };
+    let operation = api.composer.operation(&id).await;
+    operation.is_ok_and(|operation| operation.state.has_ended())
+}
+
+/// DELETE of a task or its monitor: cancels the operation and undoes its completed steps. Refuses to delete an ended
+/// task: it stays as a record until it expires.
 pub(crate) async fn cancel(api: &Api, asker: &Asker, name: &str) -> Result<Response, Refusal> {
     let nothing = || Refusal::nothing_there(&uri::task(name));
     let id = name.parse().map_err(|_| nothing())?;
@@ -223,7 +227,7 @@ pub(crate) async fn cancel(api: &Api, asker: &Asker, name: &str) -> Result<Respo
     match composer.operation(&id).await {
         Ok(operation) if operation.state.has_ended() => {
             let next = "It is over: it can't be cancelled, and is forgotten by itself once it is old.";
-            return Err(Refusal::not_allowed("DELETE", &uri::task(name), "GET, HEAD").with_next(next));
+            return Err(Refusal::not_allowed("DELETE", &uri::task(name), routes::READ).with_next(next));
         }
         Err(ServiceError {
             code: ErrorCode::NotFound,

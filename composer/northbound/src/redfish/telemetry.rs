@@ -58,7 +58,7 @@ struct Numbers {
     measured: Measured,
 }
 
-/// What agents measure just now: what is old is not counted.
+/// The current readings of agents, without stale ones.
 #[derive(Default)]
 struct Measured {
     gpus: usize,

@@ -29,7 +29,7 @@ pub(crate) struct Reader<'r> {
     aside: OnceCell<Aside>,
     endpoints: OnceCell<Vec<Endpoint>>,
     schedules: OnceCell<Vec<ScheduleStatus>>,
-    /// Kinds of resources, and whether whoever asks may read them.
+    /// Whether the client may read a kind of resource, by kind.
     readable: Mutex<BTreeMap<&'static str, bool>>,
 }
 
@@ -67,7 +67,7 @@ impl<'r> Reader<'r> {
         Ok(pool.await?)
     }
 
-    /// What is kept for somebody, or out of service.
+    /// Reserved units, and hosts out of service.
     async fn aside(&self) -> Result<&Aside, Refusal> {
         let read = async || {
             let composer = &self.redfish.api.composer;

@@ -16,7 +16,7 @@ pub(crate) fn service() -> UpdateService {
         name: Some("Firmware, to be read".into()),
         service_enabled: Some(false),
         firmware_inventory: Some(uri::link(AT)),
-        // There are none; clients look for them all the same.
+        // The service has no update actions, but clients read the property.
         actions: Some(Box::new(UpdateServiceActions::default())),
         ..UpdateService::at(uri::at("UpdateService"))
     }

@@ -211,7 +211,7 @@ impl Reader<'_> {
     }
 }
 
-/// The schema of what is in a collection, where it is one that is known here.
+/// The schema of a collection's members, if this service knows it.
 fn of_members(collection: &Value) -> Option<&'static Type> {
     let odata_type = ODataType::parse(collection["@odata.type"].as_str()?)?;
     let kind = odata_type.name.strip_suffix("Collection")?;
@@ -250,7 +250,7 @@ fn too_much() -> Refusal {
     let (status, args) = (
         StatusCode::BAD_REQUEST,
         [
-            "What was asked for",
+            "The value",
             "$expand",
             &format!("up to {MOST_EXPANDED} resources"),
         ],
@@ -302,7 +302,7 @@ fn keep(kept: &mut Map<String, Value>, from: &Value, path: &[String]) {
 mod tests {
     use super::*;
 
-    /// How many arguments each has is looked at where it is made.
+    /// The constructor of a message asserts the number of its arguments.
     #[test]
     fn what_is_refused_here_has_the_arguments_of_the_registry() {
         for refused in [too_much(), no_collection("only", "/redfish/v1")] {

@@ -149,7 +149,7 @@ pub(super) fn described_by(resource: &[u8]) -> Option<String> {
     Some(format!("<{}/{versioned}.json>; rel=describedby", root::PUBLISHED))
 }
 
-/// What is sent is said to be JSON: a page in somebody's browser can send other things to here, and not that.
+/// Refuses a body that is not declared as JSON: a page of another site can send other content types, but not JSON.
 pub(super) fn said_to_be_json(parts: &Parts, body: &Body) -> Result<(), Refusal> {
     let kind = parts.headers.get(header::CONTENT_TYPE);
     let kind = kind.and_then(|kind| kind.to_str().ok()?.split(';').next());
@@ -157,10 +157,10 @@ pub(super) fn said_to_be_json(parts: &Parts, body: &Body) -> Result<(), Refusal>
     if is_json || body.is_end_stream() {
         return Ok(());
     }
-    let text = "What is sent here is JSON, and must be said to be.";
+    let text = "The request has no JSON content type.";
     let (status, next) = (
         StatusCode::UNSUPPORTED_MEDIA_TYPE,
-        "Say Content-Type: application/json.",
+        "Send Content-Type: application/json.",
     );
     Err(Refusal::new(
         status,

@@ -223,7 +223,7 @@ fn of_model(request: &Value) -> Result<Vec<Setting>, Refusal> {
     said.into_iter().map(one).collect()
 }
 
-/// A context as people write it: `8k` is 8192 tokens. What is none is left for its reader to refuse.
+/// Parses a context length with a unit: `8k` is 8192 tokens. Leaves any other text for the later parser to refuse.
 fn in_tokens(name: &str, value: Value) -> Value {
     let Some(text) = value.as_str().filter(|_| name == "context") else {
         return value;

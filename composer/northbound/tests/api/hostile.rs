@@ -276,7 +276,7 @@ fn every_encoding_of_a_path_is_decided_alike() {
     runtime.block_on(running.stop());
 }
 
-/// Pages of other sites, in the browser of somebody whose name and password it remembers.
+/// Cross-site requests from a browser with stored credentials.
 #[tokio::test]
 async fn what_a_page_of_another_site_would_change_is_refused_and_what_reads_is_let_be() {
     let dir = tempfile::tempdir().unwrap();

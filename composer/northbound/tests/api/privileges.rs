@@ -23,7 +23,7 @@ struct Door {
     running: Running,
     client: reqwest::Client,
     admin: String,
-    /// That of somebody else, which is open.
+    /// An open session of another account.
     session: String,
 }
 
@@ -119,7 +119,7 @@ fn places(document: &str) -> Vec<(String, Method, String, bool)> {
     found
 }
 
-/// A place that a path leads to: one that is nobody's, and where there is one also somebody's own, and somebody else's.
+/// Resources at a path: a missing one and, if the path has them, the account's own and another account's.
 fn instances(path: &str, who: &Somebody, others: &str) -> Vec<(String, bool)> {
     let nobodys = (1..5).fold(path.to_owned(), |path, n| {
         path.replace(&format!("{{Id{n}}}"), "nobody")

@@ -1,4 +1,4 @@
-//! What is refused says what is wrong, in the words of the registries, wherever it is asked.
+//! Every refusal states its cause with a registry message, at every path.
 
 use super::{client, manager, password};
 use poolwright_northbound::Running;
@@ -87,7 +87,7 @@ async fn an_address_that_can_be_nobodys_is_refused_and_one_where_nobody_is_may_b
     }
     let silent = json!({ "id": "box-1", "url": "https://127.0.0.1:1" });
     assert_eq!(asking.post("/api/v1/endpoints", &silent).await.0, 503);
-    // Clients of Redfish ask again by themselves where they are told that it is for now: it is somebody's to mend.
+    // A Redfish client retries on `Retry-After`, but only an operator can fix an unreachable endpoint.
     let url = format!("https://{}{SOURCES}", asking.running.address);
     let request = asking
         .client
@@ -124,7 +124,7 @@ async fn what_no_resource_has_nobody_can_choose_by() {
         ),
         (accounts, "UserName eq 'kim'", Some(0)),
         (accounts, "Username eq 'admin'", None),
-        // Nobody is there yet, and it is refused all the same.
+        // The collection is empty, but an unknown property is refused.
         (BLOCKS, "ResourceBlockType eq 'Processor'", Some(0)),
         (BLOCKS, "Nope eq 'x'", None),
         (certificates, "CertificateType ne 'x'", Some(1)),
@@ -484,7 +484,7 @@ async fn what_keeps_nothing_or_can_never_be_applied_is_not_reserved() {
         "{text}"
     );
     assert!(text.contains("nothing to be reserved"), "{text}");
-    // That the system is not there is seen before anybody looks for a GPU.
+    // The check for the system comes before the search for a GPU.
     let wish = json!({ "StanzaType": "ComposeSystem", "StanzaId": "new", "Request": {
         "Processors": { "Members": [{ "@Redfish.RequestedCount": 1, "ProcessorType": "GPU" }] } } });
     let (status, _, text) = reserve(json!([wish, decompose("old", "nobody")])).await;
@@ -512,7 +512,7 @@ async fn what_was_done_of_a_reserved_manifest_does_not_stop_it_when_it_is_applie
     let asking = Asking::of(dir.path()).await;
     let body = json!({ "RequestFormat": "Manifest", "RequestType": "Apply", "ReservationId": "kept" });
     let (status, answer) = asking.post(COMPOSE, &body).await;
-    // Where nothing of it could be begun, the last that was tried says why.
+    // If no stanza can begin, the answer is the error of the last one.
     let (_, _, text) = first(&answer);
     assert_eq!(status, 404, "{text}");
     assert!(text.contains("/redfish/v1/Systems/too"), "{text}");

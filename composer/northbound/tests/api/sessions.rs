@@ -150,7 +150,7 @@ async fn another_password_ends_all_sessions_of_an_account_but_the_one_that_asks(
     assert_eq!(given.status(), 200);
     assert!(!door.is_open(&own).await);
 
-    // Whoever has the name later has none of its sessions.
+    // A later account with the same name gets none of its sessions.
     let left = door.log_in("kim", PASSWORD).await;
     let removed = door
         .as_admin(Method::DELETE, &format!("{ACCOUNTS}/kim"), None)

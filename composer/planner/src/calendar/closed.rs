@@ -1,5 +1,5 @@
-//! Slots in which hosts are closed. In a problem nothing runs at a closed host, while a manager leaves what is there: for as
-//! long as something runs there that stays, its host is open to that, and to nothing else.
+//! Slots in which hosts are cordoned. In a problem nothing runs at a cordoned host, while a manager lets running
+//! demands stay. While such a demand runs, its host is open to that demand only.
 
 use super::pool::Pool;
 use super::slots::Slots;

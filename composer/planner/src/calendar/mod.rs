@@ -1,12 +1,12 @@
-//! A manager's calendar as a [problem over time](crate::horizon): what is wanted when, by whom, in the pool as it is once
-//! all that is under way is done; and what the manager will do by itself as a plan of that problem.
+//! A manager's calendar as a [problem over time](crate::horizon): the demands by time and tenant, in the pool after all
+//! operations in progress; and the manager's own actions as a plan of that problem.
 //!
-//! * `slots`: moments as slots. * `pool`, `reach`, `uplinks`: hosts and GPUs. * `needs`, `wishes`, `closed`: what is wanted.
-//!   * `tenants`: what is promised. * `own`: the manager's own plan.
+//! * `slots`: moments as slots. * `pool`, `reach`, `uplinks`: hosts and GPUs. * `needs`, `wishes`, `closed`: demands.
+//!   * `tenants`: guarantees. * `own`: the manager's own plan.
 //!
-//! Invariants: what is wanted and what is held is looked at at the same moments, one in each slot, so that what the
-//! manager's plan keeps to at every moment, its plan in slots keeps to as well; and what the problem can't say is told in
-//! [`Posed::not_said`].
+//! Invariants: demands and holdings are sampled at the same moments, one in each slot. So a rule that the manager's
+//! plan keeps at every moment also holds for its plan in slots. [`Posed::not_said`] lists the facts that the problem
+//! can't express.
 
 mod closed;
 mod needs;
@@ -28,10 +28,10 @@ use jiff::{SignedDuration, Timestamp};
 use poolwright_model::id::{DemandId, GpuId, HostId};
 use std::collections::BTreeSet;
 
-/// All that the problem is made of.
+/// The input of a problem.
 #[derive(Debug, Clone, Copy)]
 pub struct Outlook<'a> {
-    /// The pool, once all that is under way is done. Its demands are not looked at, nor which hosts are closed for a time.
+    /// The pool after all operations in progress. Its demands and its timed cordons are ignored.
     pub world: World<'a>,
     pub closures: &'a [Closure],
     /// One of a demand does not begin before its last one is over.
@@ -44,7 +44,7 @@ pub struct Outlook<'a> {
     pub slot: SignedDuration,
 }
 
-/// What is wanted for a while.
+/// A demand for a period.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Wish {
     pub demand: Demand,
@@ -52,7 +52,7 @@ pub struct Wish {
     pub until: Timestamp,
     /// It is a phase of a run: what follows it at once belongs to it.
     pub phase: bool,
-    /// A job that may be stopped, so long after it was told.
+    /// For a job that may be stopped: the time from the notice to the stop.
     pub stops_after: Option<SignedDuration>,
 }
 
@@ -74,7 +74,7 @@ pub struct Posed {
     pub problem: Problem,
     /// What the manager will do.
     pub own: Assignment,
-    /// What that costs, where it keeps to all that the problem says.
+    /// The cost of that plan, or the rule of the problem that it breaks.
     pub judged: Result<Cost, Broken>,
     /// What the problem and the manager's plan don't say, for people.
     pub not_said: Vec<String>,
@@ -83,7 +83,7 @@ pub struct Posed {
 /// Makes a problem of a calendar.
 ///
 /// # Errors
-/// What of it no problem may have.
+/// The part of the calendar that no problem may have.
 pub fn pose(outlook: &Outlook<'_>) -> Result<Posed, Invalid> {
     let slots = slots::Slots::of(outlook);
     let mut not_said = slots.not_said(outlook);
@@ -102,7 +102,7 @@ pub fn pose(outlook: &Outlook<'_>) -> Result<Posed, Invalid> {
     file.demands = wanted.entries(&pool);
     let guarantees = file.tenants.iter().any(|tenant| tenant.guaranteed_gpus > 0);
     let problem = match file.problem() {
-        // What runs stays, also where it has what another is guaranteed by now.
+        // Running demands stay, even on GPUs that another tenant's guarantee covers by now.
         Err(invalid) if guarantees => {
             not_said.push(format!("what tenants are guaranteed is left out: {invalid}"));
             file.tenants

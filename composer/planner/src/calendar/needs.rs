@@ -1,5 +1,5 @@
-//! What a need comes to in a problem: sets of GPUs on one host, of which it gets one; or, where it may span hosts, so many
-//! groups of one type.
+//! A need in a problem: alternative sets of GPUs on one host; or, if the need may span hosts, a number of groups of one
+//! type.
 
 use super::pool::{Pool, gigabytes, written};
 use crate::horizon::wanted::{WantedGpus, WantedParts};
@@ -8,7 +8,7 @@ use poolwright_sizing::need::{GpuSet, Need};
 /// More GPUs than these are wanted by no demand of a problem.
 const MOST_TOGETHER: u32 = 32_767;
 
-/// What is lost of a need that several kinds would serve.
+/// The loss in a need that several kinds suit.
 const FIRST_KIND: &str = "only GPUs of the first kind that suits";
 
 #[derive(Debug, Clone, PartialEq)]
@@ -16,7 +16,7 @@ pub(super) struct Shape {
     /// At least one.
     pub options: Vec<WantedGpus>,
     pub parts: Option<WantedParts>,
-    /// What of it is lost.
+    /// The loss against the need.
     pub lossy: Option<&'static str>,
 }
 
@@ -51,7 +51,7 @@ pub(super) fn shape(need: &Need, pool: &Pool) -> Option<Shape> {
     }
 }
 
-/// In whole groups, all of them or at least for so many GPUs.
+/// Whole groups: all of the set, or at least those for `least` GPUs.
 fn spread(set: &GpuSet, least: u32, types: &[String], lossy: Option<&'static str>) -> Shape {
     let group = set.group.max(1);
     let groups = |gpus: u32| u64::from((gpus / group).max(1));

@@ -33,7 +33,7 @@ pub(super) fn plan(
         .map(|one| (one.id.as_str(), &one.demand))
         .collect();
     let mut served: Vec<Option<(usize, BTreeMap<String, u16>)>> = vec![None; problem.demands.len()];
-    // What runs has GPUs of its own; all else has of the others what it can do with.
+    // Running demands take their own GPUs first; the other demands take suitable ones of the rest.
     for runs in [true, false] {
         for (at, demand) in problem.demands.iter().enumerate() {
             if demand.runs.is_some() == runs
@@ -91,7 +91,7 @@ struct Own<'a> {
 }
 
 impl Own<'_> {
-    /// Puts what is held where it is.
+    /// Adds each holding at its host.
     fn hold(&mut self, outlook: &Outlook<'_>, slots: &Slots, pool: &Pool) {
         for held in outlook.holdings {
             let Some(host) = pool.host(&held.host) else {

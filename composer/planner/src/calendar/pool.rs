@@ -32,7 +32,7 @@ pub(super) struct HostAt {
     pub place: String,
     /// Places whose GPUs can be attached.
     pub reach: BTreeSet<String>,
-    /// It is given nothing, whatever the calendar says.
+    /// It gets no GPU, even if the calendar asks for one.
     pub shut: bool,
     /// Ports that may be bound to.
     ports: usize,
@@ -49,7 +49,7 @@ pub(super) struct GpuAt {
     pub pinned: bool,
     pub demand: Option<DemandId>,
     pub tenant: Option<TenantId>,
-    /// Nobody else would be given it.
+    /// Held, and not available to another demand after its release.
     out_of_use: bool,
     watts: Option<(f64, Option<f64>)>,
     together: bool,
@@ -94,7 +94,7 @@ impl Pool {
         }
         for gpu in &pool.gpus {
             if let Some(host) = gpu.at {
-                // What is there has a slot, whatever is told of those.
+                // `slots` has only the free slots so far: each attached GPU adds the one that it takes.
                 pool.hosts[host].slots += 1;
                 pool.hosts[host].reach.insert(gpu.place.clone());
             }
@@ -227,10 +227,10 @@ impl Pool {
         self.uplinks.told.clone()
     }
 
-    /// What is known of hosts and GPUs and has no place in a problem.
+    /// Facts about hosts and GPUs that a problem can't express.
     pub fn not_said(&self) -> Vec<String> {
         let mut told = vec![
-            "hosts draw nothing here: no profile says what they draw; nor is it said how many GiB of BARs they can map"
+            "hosts count 0 W: no profile has their power; their limit of mapped BARs (GiB) is unknown"
                 .to_owned(),
         ];
         let names = |which: &dyn Fn(&GpuAt) -> bool| {
@@ -241,10 +241,7 @@ impl Pool {
         let count = |which: &dyn Fn(&GpuAt) -> bool| self.gpus.iter().filter(|gpu| which(gpu)).count();
         let unknown = names(&|gpu| gpu.watts.is_none_or(|(_, idle)| idle.is_none()));
         if !unknown.is_empty() {
-            told.push(format!(
-                "no profile says all that these draw, which counts as nothing: {}",
-                few(&unknown)
-            ));
+            told.push(format!("unknown power counts as 0 W: {}", few(&unknown)));
         }
         let several: Vec<String> = self
             .hosts
@@ -273,7 +270,7 @@ impl Pool {
         let failed = count(&|gpu| gpu.out_of_use && gpu.demand.is_some());
         if failed > 0 {
             told.push(format!(
-                "GPUs that are to be given to nobody else, once who holds them lets go, count as any other: {failed}"
+                "GPUs that will be quarantined once released count as available: {failed}"
             ));
         }
         if count(&|gpu| gpu.together) > 0 {

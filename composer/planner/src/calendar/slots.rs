@@ -1,5 +1,5 @@
-//! Moments as slots: each slot is as what is wanted when the last of it begins, so that what begins in the middle of one is
-//! wanted in all of it, and what ends there, too, unless something begins there after it.
+//! Moments as slots. Each slot shows the moment of the last begin in it, of a wish or a cordon. So a wish that begins
+//! or ends within a slot takes all of it, unless another one begins there after its end.
 
 use super::{Outlook, few};
 use jiff::{SignedDuration, Timestamp};

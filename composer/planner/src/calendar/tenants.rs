@@ -6,7 +6,7 @@ use super::wishes::Asked;
 use crate::horizon::extended::Tenant;
 use crate::plan::World;
 
-/// With what can't be said of it.
+/// Tenants, and the facts about them that a problem can't express.
 pub(super) fn told(
     world: &World<'_>,
     pool: &Pool,

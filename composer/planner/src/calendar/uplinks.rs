@@ -1,6 +1,6 @@
-//! What may be attached across uplinks, as a problem says it: of GPUs at work, between the places of hosts and GPUs.
+//! Uplink limits in a problem: for GPUs at work, between the places of hosts and GPUs.
 //!
-//! What stays attached by name takes its part, and what stands is carried, whatever may be.
+//! Pinned GPUs reduce a limit. The GPUs of demands that are attached across already raise it to their number if needed.
 
 use super::pool::{GpuAt, Pool};
 use super::{few, reach};

@@ -1,4 +1,4 @@
-//! What is wanted when, as demands of a problem.
+//! The wishes of a calendar as demands of a problem.
 
 use super::needs::{Shape, shape};
 use super::pool::{GpuAt, Pool, written};
@@ -15,7 +15,7 @@ use std::ops::Range;
 /// A problem's priorities.
 const MOST_PRIORITY: i32 = 1000;
 
-/// All that is wanted.
+/// All demands of the problem, and the facts about them that it can't express.
 pub(super) struct Asked {
     pub all: Vec<One>,
     pub not_said: Vec<String>,
@@ -109,7 +109,7 @@ impl Asked {
         );
         for (how, names) in lossy {
             let names: Vec<String> = names.into_iter().collect();
-            tell(&format!("what may span hosts is wanted {how}"), &names);
+            tell(&format!("demands that may span hosts are planned {how}"), &names);
         }
         asked
     }
@@ -145,7 +145,7 @@ impl Asked {
         }
     }
 
-    /// What runs, as one demand for each spot; and what it lacks.
+    /// Adds a running wish as one demand for each spot, and the GPUs that it lacks.
     fn running(
         &mut self,
         slots: &Slots,
@@ -283,7 +283,7 @@ fn said(options: &[WantedGpus]) -> Said {
     }
 }
 
-/// What a demand has when the horizon begins, and had before, by where that is.
+/// The GPUs that a demand has at the start of the horizon and had before, by spot.
 fn runs_at(outlook: &Outlook<'_>, slots: &Slots, pool: &Pool, id: &DemandId) -> BTreeMap<Spot, u32> {
     let (mut spots, first) = (
         BTreeMap::new(),

@@ -1,9 +1,9 @@
-//! At no moment do uplinks carry more GPUs than they may because of the plan, in whatever order the steps are done.
+//! The plan never makes uplinks carry more GPUs than their limit, in any order of its steps.
 //!
-//! For each uplink that binds cross: what all of them wait for is gone before the first of them. Of the rest, the worst is
-//! what the binds add less the maximum flow from them to the unbinds that they wait for, as for
-//! [slots](super::slots). Where unbinds serve the binds one after the other, which is how plans are made, that flow is found
-//! at once. What was too much before may go on, but not become more.
+//! For each uplink that binds cross: the unbinds that all of them wait for come before the first bind. Of the rest, the
+//! worst case is the GPUs that the binds add less the maximum flow from them to the unbinds that they wait for, as for
+//! [slots](super::slots). Where unbinds serve the binds one after the other, as in the planner's plans, that flow is
+//! found at once. An uplink above its limit may stay so, but not gain GPUs.
 
 use super::{Facts, steps, units_of};
 use crate::violation::Violation;
@@ -25,7 +25,7 @@ pub(super) fn check(facts: &Facts<'_>, found: &mut Vec<Violation>) {
     for step in &facts.plan.steps {
         let port = &step.target.host_port;
         let goes = facts.released.contains(&step.target.unit);
-        // What is taken over where it is adds nothing.
+        // A unit that is adopted in place adds nothing.
         let adds = |gpu: &&GpuId| goes || !there.contains(&(*gpu, port));
         let gpus = || step.target.gpus.iter();
         match step.verb {
@@ -65,7 +65,7 @@ pub(super) fn check(facts: &Facts<'_>, found: &mut Vec<Violation>) {
     }
 }
 
-/// GPUs at the ports where they are seen, and where records or operations put them.
+/// GPUs at their observed ports, and at the ports of records and operations.
 fn there<'a>(facts: &Facts<'a>) -> BTreeSet<(&'a GpuId, &'a HostPortId)> {
     let mut there = BTreeSet::new();
     for gpu in &facts.world.snapshot.topology.gpus {
@@ -73,7 +73,7 @@ fn there<'a>(facts: &Facts<'a>) -> BTreeSet<(&'a GpuId, &'a HostPortId)> {
             let host = facts.world.snapshot.topology.host(gpu.host.as_ref()?)?;
             let ports = host.ports.iter();
             let near = ports.filter(|port| gpu.ports.iter().any(|at| at.fabric == port.fabric));
-            // Nobody says by which: by one at its switch, if there is any.
+            // The port is unknown: assume one at the GPU's switch, if there is one.
             near.min_by_key(|port| {
                 let same = |at: &_| is_near(port, at);
                 (!gpu.ports.iter().any(same), &port.id)
@@ -193,7 +193,7 @@ impl Moves<'_> {
     /// The maximum flow from binds to the unbinds that they wait for; each carries as much as its GPUs.
     fn flow(&self, needs: &[BTreeSet<usize>]) -> i64 {
         let mut room: Vec<i64> = self.unbinds.iter().map(|(_, gpus)| *gpus).collect();
-        // By bind, what it sends where.
+        // The flow from each bind to each unbind.
         let mut sent: Vec<BTreeMap<usize, i64>> = vec![BTreeMap::new(); needs.len()];
         let mut users: Vec<Vec<usize>> = vec![Vec::new(); room.len()];
         for (bind, needs) in needs.iter().enumerate() {

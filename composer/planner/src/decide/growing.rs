@@ -1,5 +1,5 @@
-//! Elastic demands: modest where others would lack something, and given more than they have once all others have what they
-//! want, on the hosts where they are and, where they may span hosts, on others. What they have stays.
+//! Elastic demands: small while other demands would lack GPUs. They grow once all others are served, on their own hosts
+//! and, if they may span hosts, on others. They keep the GPUs that they have.
 
 use super::promised::by_any_of;
 use super::{Draft, Enough, Wish};
@@ -25,7 +25,7 @@ pub(super) fn modest(world: &World<'_>) -> Option<Vec<Demand>> {
 }
 
 impl<'a> Draft<'a, '_> {
-    /// A demand that is served keeps what it has, and may be given more.
+    /// Keeps the GPUs of a served demand, and lists it for growth if it is elastic.
     pub(super) fn keep_elastic(&mut self, demand: &'a Demand, has: &[&'a Composition]) {
         self.keep(has);
         let wish = Wish {
@@ -41,7 +41,7 @@ impl<'a> Draft<'a, '_> {
         }
     }
 
-    /// In the order in which they would be served. While somebody lacks something, nobody is given more.
+    /// Grows elastic demands in the order of service, but none while another demand lacks GPUs.
     pub(super) fn grow(&mut self) {
         let mut elastic = std::mem::take(&mut self.elastic);
         if !self.changes.unplaced.is_empty() || !self.guaranteed.elsewhere.is_empty() {

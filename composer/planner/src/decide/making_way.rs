@@ -1,4 +1,4 @@
-//! What is kept for what is expected makes way where somebody needs it, and stands else.
+//! The warm pool makes way for demands that need its GPUs, and stays otherwise.
 
 use super::{Draft, Kept};
 use crate::composition::Composition;
@@ -6,7 +6,8 @@ use poolwright_model::id::{HostPortId, UnitId};
 use std::collections::{BTreeMap, BTreeSet};
 
 impl Draft<'_, '_> {
-    /// Once all others have what they get: what is kept goes where something of it was taken, or another tenant comes.
+    /// Runs after all demands are placed. Releases a retained composition if a demand took a part of it, or if another
+    /// tenant comes to its host.
     pub(super) fn see_to_kept(&mut self, kept: Kept) {
         let given = self.changes.composes.iter().flat_map(|c| &c.held);
         let crossed = given.clone().flat_map(|held| self.survey.load.crossing_of(held));
@@ -28,7 +29,7 @@ impl Draft<'_, '_> {
         }
     }
 
-    /// Whether a GPU of it, or a slot or room in uplinks that it needs, has been given to somebody.
+    /// Whether a demand got one of its GPUs, or a slot or uplink capacity that it needs.
     fn was_taken(
         &self,
         composition: &Composition,

@@ -8,8 +8,8 @@ use crate::uplinks::FullUplink;
 use poolwright_model::id::{HostId, HostPortId};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What may still be attached across uplinks, by their places, once something has left. Where more is attached than may be,
-/// as much may come as leaves.
+/// The GPUs that may still be attached across each uplink after the detachments, by its place. Above its limit, an
+/// uplink takes as many GPUs as leave it.
 pub(crate) struct Across {
     left: Vec<i64>,
 }
@@ -39,11 +39,11 @@ impl Across {
         Ok(())
     }
 
-    /// What keeps so many GPUs in all from being attached across an uplink; before anything of them was taken.
+    /// The full uplink that blocks a total of `gpus`. Valid only before a GPU of them is taken.
     pub fn full(self, survey: &Survey<'_>, uplink: usize, gpus: u32) -> FullUplink {
         let known = &survey.load.uplinks[uplink];
         let room = i64::from(known.most.max(known.carried));
-        // What has left is not there any more.
+        // Detached GPUs no longer count.
         let stays = (room - self.left[uplink]).max(0);
         FullUplink {
             carried: u32::try_from(stays).unwrap_or(u32::MAX),
@@ -52,8 +52,8 @@ impl Across {
     }
 }
 
-/// For each unit the nearest port of the host that reaches it and has room, on the way there as well; where none has, the
-/// nearest one that has it once what goes is gone.
+/// For each unit, the nearest port of the host that reaches it and has room, in the uplinks on the way as well; if none
+/// has, the nearest one that has room after the detachments.
 pub(super) fn choose<'a>(
     survey: &Survey<'a>,
     units: &BTreeSet<usize>,

@@ -9,11 +9,11 @@ use super::problem::Problem;
 use super::wanted::Wanted;
 use serde::{Deserialize, Serialize};
 
-/// A file of the schema. What it leaves out says nothing.
+/// A file of the schema. A field that is left out states nothing.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct File {
     pub schema: String,
-    /// For people: of what it is, and since when.
+    /// For people: the subject; `source` has the origin and the start.
     pub name: String,
     pub source: String,
     pub horizon_slots: u64,
@@ -40,7 +40,7 @@ pub struct Entry<T, M> {
 }
 
 impl File {
-    /// Judges it and makes a problem of it, as whoever reads the file will.
+    /// Validates the file and makes a problem of it, as a reader of the file does.
     ///
     /// # Errors
     /// The first field that can't be right.

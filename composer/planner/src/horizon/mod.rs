@@ -1,7 +1,8 @@
-//! Planning over time: who gets which GPUs when, over a horizon of slots, so that what is not served, what is
-//! attached and detached, and what is on costs as little as possible.
+//! Planning over time: which demand gets which GPUs when, over a horizon of slots, so that unserved demands,
+//! attachments, detachments and power cost as little as possible.
 //!
-//! * [`problem`], [`cps1`], [`extended`], [`wanted`], [`bundle`], [`classes`]: what is wanted and what there is; [`solution`]: the plan that comes out. [`file`]: a problem as it is written.
+//! * [`problem`], [`cps1`], [`extended`], [`wanted`], [`bundle`], [`classes`]: demands and resources. [`solution`]: the
+//!   resulting plan. [`file`]: the file format of a problem.
 //! * [`solve`]: a first plan at once, better ones until the [`Budget`] is spent, and a cost that none can go below.
 //!   On the way: `state` (what a placement costs, kept as it changes), `keep` and `cover` (which idle GPUs stay
 //!   attached), `insertion` (where a demand is served best), `ruin`, `search` and `repair` (taking away and placing

@@ -372,7 +372,7 @@ fn guaranteed(state: &State<'_>, (demand, gpus): (&Demand, u32), groups: &[usize
         .map(|(quota, count)| format!("{count} for tenant {}", quotas[*quota].tenant))
         .collect();
     let reason = format!(
-        "it wants {}, and in {} others leave {left} at most, for what is guaranteed is kept: {}",
+        "it needs {}, but in {} at most {left} are left beside the guarantees: {}",
         words::gpus(gpus),
         words::slots(&demand.window),
         for_whom.join(", ")

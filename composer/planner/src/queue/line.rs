@@ -31,7 +31,7 @@ pub struct RunningJob {
     /// When it is expected to give back what it holds.
     pub ends: Timestamp,
     pub may_stop: bool,
-    /// It lets go of what it holds already, or is about to.
+    /// It is releasing its GPUs, or is about to.
     pub is_leaving: bool,
     pub tenant: TenantId,
     pub priority: i32,
@@ -244,7 +244,7 @@ impl Line<'_> {
         self.of_clients().len() < self.world.reserved.len()
     }
 
-    /// What is reserved for clients, and in nobody's hands.
+    /// Units reserved for clients, which no operation has in hand.
     pub(super) fn of_clients(&self) -> Vec<Reserved> {
         let units: BTreeSet<&UnitId> = self.reservations.iter().map(|(_, r)| &r.unit).collect();
         let reserved = self.world.reserved.iter();

@@ -1,12 +1,11 @@
-//! What of a [`Line`] starts now, and what the others wait for.
+//! The jobs of a [`Line`] that start now, and the reasons why the others wait.
 //!
-//! One after the other, in the order of their turns; first whoever is within what its tenant is guaranteed, and whoever
-//! preempts before all of lower priority. A job starts
-//! if it fits beside all that is held, leaves the calendars what they will want before it is over (one within its
-//! tenant's guarantee what goes before that: guarantees, and wants of its own tenant), and delays nobody for
-//! whom a place is kept: the first that does not fit, or may not be moved yet, and each that is guaranteed or preempts and
-//! does not. A place is GPUs and, where moves are limited, moves. Where it would be in the way on the GPUs that come first, others are
-//! tried once.
+//! Jobs are tried one after the other in queue order: jobs within their tenant's guarantee first, and a preempting job
+//! before all of lower priority. A job starts if it fits beside all holdings, leaves the calendars the GPUs that they
+//! will need before its end, and delays no job with a reserved place. (A job within its tenant's guarantee leaves only
+//! the GPUs that rank before it: guarantees, and calendars of its own tenant.) The first job that does not fit or may
+//! not be moved yet has a reserved place, and so has each such job that is guaranteed or preempts. A place is GPUs and,
+//! if moves are limited, moves. If a job would be in the way on the GPUs that come first, others are tried once.
 
 use super::line::{Lacking, Line, Then, Trial, WaitingJob, without};
 use super::rests::Rests;

@@ -95,7 +95,7 @@ impl Rests {
         }
     }
 
-    /// How long what was moved stays.
+    /// How long a GPU stays after a move; `None` without such a limit.
     fn hold(&self, whose: &Counted) -> Option<SignedDuration> {
         let hold = self.allowed.hold;
         (matches!(whose, Counted::Gpu(_)) && !hold.is_zero()).then_some(hold)
@@ -173,7 +173,7 @@ impl Rests {
             .max()
     }
 
-    /// The first moment after this at which a limit lets go of anything, for anybody.
+    /// The first moment after `after` at which a limit frees a move, for any demand.
     #[must_use]
     pub fn next_let_go(&self, after: Timestamp) -> Option<Timestamp> {
         let made = self.made.values().flatten();

@@ -6,7 +6,7 @@ use super::outlook::{MOST_KEPT, Place, Stop};
 use crate::{Composition, Demand, World};
 use jiff::Timestamp;
 use poolwright_model::id::{DemandId, TenantId};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 impl Line<'_> {
     /// Which jobs that may be stopped are to make way, and when. The highest priority and the longest run go last.
@@ -15,7 +15,8 @@ impl Line<'_> {
         if !places.iter().any(Place::claims_room) {
             return stops;
         }
-        // What is on its way out, or in the hands of operations, is counted on: nobody else goes for it meanwhile.
+        // GPUs that are being released, or that an operation has in hand, count as available: no other job stops for
+        // them.
         let world = World {
             reserved: &self.of_clients(),
             ..self.world
@@ -75,7 +76,7 @@ impl Line<'_> {
                 self.at(&job.demand, &then)
             };
             let lacks = |gone: &BTreeSet<DemandId>| usize::from(served(gone).is_err());
-            let mut may_go = self.lower_than(job);
+            let mut may_go = self.lower_than(job, &before);
             if place.guaranteed {
                 may_go.extend(self.above_their_share(&job.demand.tenant));
             }
@@ -138,16 +139,37 @@ impl Line<'_> {
         jobs.map(|job| job.demand.clone()).collect()
     }
 
-    /// Jobs that a waiting one may have make way: none of what other tenants are guaranteed.
-    fn lower_than(&self, job: &WaitingJob) -> BTreeSet<DemandId> {
-        let above = self.above();
-        let Demand { tenant, priority, .. } = &job.demand;
-        let lower = |other: &&RunningJob| {
-            let is_free = other.tenant == *tenant || above.contains(&other.tenant);
-            job.preempts && is_free && other.priority < *priority
+    /// Jobs of lower priority that a waiting one may preempt besides those that are stopped before. Every other tenant
+    /// is
+    /// left what it is guaranteed, even if all of them stop.
+    fn lower_than(&self, job: &WaitingJob, before: &BTreeSet<DemandId>) -> BTreeSet<DemandId> {
+        if !job.preempts {
+            return BTreeSet::new();
+        }
+        let running: BTreeMap<&DemandId, &RunningJob> =
+            self.running.iter().map(|job| (&job.demand, job)).collect();
+        let gpus = |of: &DemandId| -> u32 {
+            let held = self.world.held.iter().filter(|c| c.demand.as_ref() == Some(of));
+            held.map(Composition::gpu_count).sum()
         };
-        let jobs = self.running.iter().filter(lower);
-        jobs.map(|job| job.demand.clone()).collect()
+        let mut holds = self.holds();
+        for stopped in before.iter().filter_map(|stopped| running.get(stopped)) {
+            if let Some(holds) = holds.get_mut(&stopped.tenant) {
+                *holds = holds.saturating_sub(gpus(&stopped.demand));
+            }
+        }
+        let Demand { tenant, priority, .. } = &job.demand;
+        let mut lower = self.least_first(|id| !before.contains(id) && running[id].priority < *priority);
+        lower.retain(|id| {
+            let of = &running[id].tenant;
+            let (has, goes) = (holds.get(of).copied().unwrap_or_default(), gpus(id));
+            let is_free = of == tenant || has.saturating_sub(goes) >= self.share(of).guaranteed;
+            if is_free {
+                holds.insert(of.clone(), has.saturating_sub(goes));
+            }
+            is_free
+        });
+        lower.into_iter().collect()
     }
 
     /// Tenants that hold more than they are guaranteed.

@@ -1,5 +1,5 @@
-//! Whose turn it is of the jobs that wait: whoever is within what its tenant is guaranteed, then by the turns of the queue,
-//! those of tenants that hold over their shares put back; and whoever preempts no later than anybody of lower priority.
+//! The order of waiting jobs: jobs within their tenant's guarantee first, then queue order, in which jobs of tenants
+//! above their share are put back. A preempting job comes no later than any job of lower priority.
 
 use super::line::WaitingJob;
 use super::order;
@@ -17,7 +17,7 @@ impl Pass<'_, '_> {
             let delay = delays.get(&job.demand.tenant).copied().unwrap_or_default();
             job.turn.saturating_add(delay).unwrap_or(Timestamp::MAX)
         };
-        // The earliest turn of all of a priority, where anybody goes before lower ones.
+        // The earliest turn of each priority, if any job preempts.
         let mut earliest: BTreeMap<i32, Timestamp> = BTreeMap::new();
         if left.iter().any(|job| job.preempts) {
             for job in left {

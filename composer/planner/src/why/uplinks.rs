@@ -1,4 +1,4 @@
-//! Whether a need is not served for what uplinks may carry, and what of that would help.
+//! Whether the capacity of uplinks keeps a need from being served, and which change would help.
 
 use crate::capacity::{Capacity, PortRoom};
 use crate::place::{self, Part};
@@ -55,7 +55,7 @@ fn crossed(capacity: &Capacity<'_>, parts: &[Part]) -> BTreeMap<usize, u32> {
     crossed
 }
 
-/// No host could have more than these of so many shelves, nor all hosts together where they may be spread, if nothing else
+/// An upper bound for the GPUs of these shelves on one host, or with `spread` on all hosts together, if nothing else
 /// were attached across uplinks.
 pub(super) fn ever(survey: &Survey<'_>, capacity: &Capacity<'_>, shelves: &[usize], spread: bool) -> u32 {
     let mut all: BTreeMap<usize, u32> = shelves.iter().map(|shelf| (*shelf, 0)).collect();
@@ -116,14 +116,14 @@ fn most_at(
     near.saturating_add(far)
 }
 
-/// Any one of these: what is attached across goes, or more may be.
+/// Alternatives, each sufficient: release GPUs across an uplink, or raise its limit.
 pub(super) fn helps(full: &[FullUplink]) -> Vec<Help> {
     let release = full.iter().map(|full| Help::ReleaseAcross {
         fabric: full.fabric.clone(),
         switch: full.switch.clone(),
         gpus: (full.needed - full.most).min(full.carried),
     });
-    // Where nothing is attached across, nothing can go.
+    // Without GPUs across the uplink, there is none to release.
     let release = release.filter(|help| !matches!(help, Help::ReleaseAcross { gpus: 0, .. }));
     let raise = full.iter().map(|full| Help::RaiseUplinks {
         fabric: full.fabric.clone(),

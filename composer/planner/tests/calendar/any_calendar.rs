@@ -103,7 +103,7 @@ proptest! {
         });
         prop_assert_eq!(check(&posed.problem, &plan.assignment), Ok(plan.cost));
         prop_assert!(plan.bound <= plan.cost && plan.bound <= own, "{} {} {own}", plan.bound, plan.cost);
-        // What runs has a priority of its own, for which the cost may rise; with nothing that runs it does not.
+        // Running demands have their own priority class, for which the cost may rise; without them it does not.
         prop_assert!(plan.cost <= own || !posed.problem.classes.is_empty(), "{} {own}", plan.cost);
     }
 }

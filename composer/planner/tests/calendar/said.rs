@@ -1,4 +1,4 @@
-//! What a problem says of a calendar, and what is told beside it.
+//! The contents of a problem made of a calendar, and the list of facts that it can't express.
 
 use crate::support::{Rack, need, set};
 use crate::week::{Week, closure, wish};
@@ -99,7 +99,7 @@ fn phases_follow_each_other_from_where_the_run_is() {
         (Some(4), vec![(8, 4), (4, 1), (4, 2)])
     );
     posed.judged.unwrap();
-    // One that has begun runs on; what is left of its phases comes after.
+    // A run that has begun continues; its remaining phases come after.
     wishes[0].from = crate::week::at(0);
     let posed = Week::of(rack(), 480, wishes).running().posed();
     assert_eq!(demand(&posed, "run")["running"]["host"], "a");
@@ -116,7 +116,7 @@ fn a_job_may_be_stopped_where_it_said_so_and_has_its_gpus_in_one_place() {
         demand(&posed, "job")["preemptible"],
         json!({"notice": 2, "stop": 0.0})
     );
-    // What runs in any case, and the rest.
+    // The part that no stop can shorten, and the rest.
     assert_eq!(
         posed
             .own
@@ -175,7 +175,7 @@ fn a_host_that_is_closed_keeps_what_runs_there_and_is_given_nothing() {
     week.closures = vec![closure("a", 60..420)];
     let posed = week.posed();
     let a = posed.file.hosts.iter().find(|host| host.is.id == "a").unwrap();
-    // Once what runs there is over.
+    // After the end of the running demand there.
     let closed: Vec<(i64, i64)> = a
         .more
         .closed
@@ -220,7 +220,7 @@ fn what_ends_within_a_slot_makes_way_there_for_what_begins_after_it() {
     assert_eq!(windows, [(0, Some(3)), (3, Some(7))]);
     told(&posed, "begins or ends within a slot");
     posed.judged.unwrap();
-    // What is over before the slot shows anything of it is named.
+    // A wish that ends before its slot shows it is listed.
     let blink = Week::of(
         rack(),
         120,
@@ -285,7 +285,7 @@ fn tenants_have_what_they_are_promised_beside_what_they_hold_by_name() {
         (2, Some(3), Some(2))
     );
     posed.judged.unwrap();
-    // What is taken from it later does not make what it has impossible.
+    // A later cut of the share does not make the tenant's holdings invalid.
     let mut week = week;
     week.rack.promises.shares = [(
         "acme".parse().unwrap(),

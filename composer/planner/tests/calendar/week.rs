@@ -14,7 +14,7 @@ use std::collections::BTreeSet;
 /// A Monday at noon.
 pub const NOON: &str = "2026-03-02T12:00:00Z";
 
-/// So many minutes after noon.
+/// A number of minutes after noon.
 pub fn at(minutes: i64) -> Timestamp {
     NOON.parse::<Timestamp>().unwrap() + SignedDuration::from_mins(minutes)
 }
@@ -74,7 +74,7 @@ impl Week {
         open.map(|wish| wish.demand.clone()).collect()
     }
 
-    /// With what is wanted at noon attached.
+    /// With the demands of noon attached.
     pub fn running(mut self) -> Self {
         self.rack.demands = self.wanted(at(0));
         self.rack.apply(1);
@@ -108,7 +108,7 @@ impl Week {
         holdings
     }
 
-    /// The calendar as a problem, which whoever reads the file understands as it was meant.
+    /// The calendar as a problem. Its file must read back as the same problem.
     pub fn posed(&self) -> Posed {
         let holdings = self.live();
         let outlook = Outlook {

@@ -263,7 +263,7 @@ fn what_is_kept_for_another_tenant_is_said() {
     let plan = planned(&problem, 1, 20, None);
     let reasons = reasons(&problem, &plan.assignment);
     let of_d = reasons.iter().find(|one| one.demand == "d").unwrap();
-    let told = "others leave 1 at most, for what is guaranteed is kept: 3 for tenant u";
+    let told = "at most 1 are left beside the guarantees: 3 for tenant u";
     assert!(of_d.reason.contains(told), "{of_d:?}");
     assert!(of_d.help.contains(&"1 more GPU".to_owned()), "{of_d:?}");
 }

@@ -63,7 +63,7 @@ fn who_is_guaranteed_gpus_gets_those_that_suit_it() {
     let of_a = reasons.iter().find(|one| one.demand == "a0").unwrap();
     assert!(
         of_a.reason
-            .contains("others leave 1 at most, for what is guaranteed is kept: 4 for tenant b"),
+            .contains("at most 1 are left beside the guarantees: 4 for tenant b"),
         "{of_a:?}"
     );
 }

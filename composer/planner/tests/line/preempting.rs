@@ -66,7 +66,31 @@ fn what_others_are_guaranteed_does_not_make_way() {
     assert_eq!(stops(&scene, own).len(), 1, "its own tenant's");
 }
 
-/// A ladder takes its time, and so does letting go: what leaves is counted on.
+/// A tenant that is one GPU above its guarantee keeps what it is guaranteed.
+#[test]
+fn preemption_leaves_a_tenant_its_guarantee() {
+    let scene = |guaranteed| {
+        let mut scene = Scene::new().runs("patient-1", 4, 99).runs("patient-2", 4, 99);
+        for held in &mut scene.rack.held {
+            held.tenant = held.demand.as_ref().map(|_| "one".parse().unwrap());
+        }
+        let share = Share {
+            guaranteed,
+            ..Share::default()
+        };
+        scene.guarantees("one", share)
+    };
+    let urgent = |gpus| vec![of("two", preempts(9, spanning(waits("urgent", gpus, 1, 0))))];
+    assert_eq!(stops(&scene(7), urgent(4)), [] as [&str; 0]);
+    assert_eq!(stops(&scene(4), urgent(4)).len(), 1);
+    assert_eq!(
+        stops(&scene(4), urgent(8)),
+        [] as [&str; 0],
+        "one is not enough, and both are too many"
+    );
+}
+
+/// Reclaim and release take time, so GPUs that are being released count as available.
 #[test]
 fn nobody_else_goes_while_one_leaves_that_is_enough() {
     let scene = Scene::new().runs("leaving", 4, 99).runs("patient", 4, 99);

@@ -175,7 +175,7 @@ impl Rack {
         self
     }
 
-    /// So many GPUs may be attached across the uplinks of a switch; `at` is `fabric/switch`.
+    /// Limits the GPUs attached across the uplinks of a switch; `at` is `fabric/switch`.
     pub fn uplink(mut self, at: &str, gpus: u32) -> Self {
         self.uplinks.most.insert(switch_at(at), gpus);
         self

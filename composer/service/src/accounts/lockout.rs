@@ -6,14 +6,14 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// What wrong ones lead to.
+/// Lockout policy for wrong passwords.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rule {
-    /// So many in a row lock an account.
+    /// Consecutive wrong passwords that lock an account.
     pub threshold: u32,
-    /// For so long.
+    /// Duration of the lock.
     pub locked: Duration,
-    /// So long after the last one counting begins anew.
+    /// Time after the last wrong password until the counter resets.
     pub forgotten: Duration,
 }
 

@@ -309,11 +309,8 @@ impl Accounts {
         let mut tries = 1;
         loop {
             match self.changed_once(name, &change, hash.as_ref()).await {
-                Err(error)
-                    if error.code == ErrorCode::Stale && change.seen.is_none() && tries < CHANGE_TRIES =>
-                {
-                    tries += 1;
-                }
+                // A login at the same moment, too, makes a commit stale; a change of the account itself stays one.
+                Err(error) if error.code == ErrorCode::Stale && tries < CHANGE_TRIES => tries += 1,
                 Err(error) => return Err(error),
                 Ok(()) => break,
             }
@@ -324,7 +321,7 @@ impl Accounts {
         self.found(name).await
     }
 
-    /// Who must give an account another password gives it another one.
+    /// Refuses the current password as the new one while the account must change its password.
     async fn is_another(&self, name: &str, password: &str) -> Result<(), ServiceError> {
         let found = read::<Account>(self.store.as_ref(), name).await?;
         let Some(account) = found
@@ -411,8 +408,18 @@ impl Accounts {
         self.read.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Deletes an account, of the revision that was seen where that is said; its sessions open nothing from then on.
+    /// Deletes an account, of the revision that was seen if there is one, and ends its sessions.
     pub async fn remove(&self, name: &str, seen: Option<u64>) -> Result<(), ServiceError> {
+        let mut tries = 1;
+        loop {
+            match self.removed_once(name, seen).await {
+                Err(error) if error.code == ErrorCode::Stale && tries < CHANGE_TRIES => tries += 1,
+                done => return done,
+            }
+        }
+    }
+
+    async fn removed_once(&self, name: &str, seen: Option<u64>) -> Result<(), ServiceError> {
         let found = self.as_seen(name, seen).await?;
         let mut batch = Batch::new();
         self.one_stays(name, None, &mut batch).await?;
@@ -432,7 +439,7 @@ impl Accounts {
             return Ok(found);
         }
         let text = format!("the account {name} was changed meanwhile");
-        Err(ServiceError::new(ErrorCode::Stale, text).with_hint("read it again, and decide anew"))
+        Err(ServiceError::new(ErrorCode::Stale, text).with_hint("read it again, then repeat the change"))
     }
 
     /// Somebody must be left who can undo it: the batch holds only while that one stays as it is.

@@ -115,7 +115,7 @@ pub(super) struct Course {
     aside: BTreeSet<DemandId>,
     /// What was wanted last.
     wanted: Option<Vec<Demand>>,
-    /// What was wanted when, from each moment at which that changed; kept where somebody wants to know.
+    /// The demands from each moment at which they change; `None` unless the caller records them.
     pub told: Option<Vec<(Timestamp, Vec<Demand>)>>,
     /// How long returns take.
     measured: Measured,

@@ -458,7 +458,7 @@ impl Composer {
 fn some(all: &[&Drift]) -> String {
     const SHOWN: usize = 3;
     let shown = &all[..all.len().min(SHOWN)];
-    // What is wrong with all of them is said once.
+    // Reports a detail that all of them share only once.
     let common = shown.first().and_then(|first| first.detail.clone());
     let common = common.filter(|_| shown.iter().all(|drift| drift.detail == shown[0].detail));
     let told = shown.iter().map(|drift| match &common {

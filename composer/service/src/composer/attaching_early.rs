@@ -94,7 +94,7 @@ impl Composer {
         Ok(own.filter_map(|record| record.demand_at(now)).collect())
     }
 
-    /// How long attaches took in those of the latest operations that did nothing else. What is told of one is read once.
+    /// Attach durations from the latest operations that only attached GPUs. Reads the events of each operation once.
     pub(super) async fn attaches(&self) -> Result<Attaches, ServiceError> {
         let mut attaches = Attaches::new(self.options.execute.per_endpoint);
         let known = self.took.lock().unwrap_or_else(PoisonError::into_inner).clone();

@@ -1,5 +1,5 @@
-//! Plans that do without what may be had and is better left: what is paused, hosts that will be closed, GPUs that are
-//! suspect.
+//! Plans that avoid resources that are available but better left unused: paused endpoints, hosts that will be closed,
+//! suspect GPUs.
 
 use super::Composer;
 use super::closing::beside_maintenance;

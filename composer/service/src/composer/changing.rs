@@ -350,7 +350,8 @@ impl Composer {
         self.told_who_has_them(done, &gpus).await
     }
 
-    /// Gives what was attached by name before GPUs for others that it has, all of it or nothing.
+    /// Exchanges GPUs of a composition that was attached by name: attaches `gains` and detaches `gives`, all or
+    /// nothing.
     pub async fn exchange(
         &self,
         gains: &[GpuId],
@@ -377,6 +378,19 @@ impl Composer {
         let what = format!("detach {}", names(&gpus));
         let request = || Request::new(OperationKind::Detach, what.clone(), &gpus, by, how);
         self.by_name(request, |input| direct::detach(&gpus, input)).await
+    }
+
+    /// The answer to a detach that was made before under the same key: by now its GPUs may be elsewhere.
+    pub async fn detached_before(
+        &self,
+        gpus: &[GpuId],
+        by: &str,
+        how: &How,
+    ) -> Result<Option<Change>, ServiceError> {
+        let gpus = in_order(&self.meant(gpus).await?);
+        let what = format!("detach {}", names(&gpus));
+        self.answered_before(&Request::new(OperationKind::Detach, what, &gpus, by, how)?)
+            .await
     }
 
     /// Moves GPUs that were attached by name to another host, all of them or none.

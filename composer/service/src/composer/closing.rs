@@ -11,6 +11,7 @@ use super::{Composer, Observed};
 use crate::closure::{Close, HostClosure, HostShown};
 use crate::demand::DemandRecord;
 use crate::error::{ErrorCode, ServiceError};
+use crate::host::Relocation;
 use crate::schedule::Calendar;
 use jiff::Timestamp;
 use poolwright_model::id::{DemandId, HostId};
@@ -187,9 +188,12 @@ impl Composer {
         Ok(new)
     }
 
-    /// Opens a host, or takes back that it will be closed. Returns what that was.
+    /// Opens a host, or cancels its closure. Returns the closure. A host that is being moved stays closed until it arrives.
     pub async fn open_host(&self, host: &HostId, by: &str) -> Result<HostClosure, ServiceError> {
         let _turn = self.turn.lock().await;
+        if let Some(moving) = read::<Relocation>(self.store.as_ref(), host.as_str()).await? {
+            return Err(moving.value.refusal());
+        }
         let known = read::<HostClosure>(self.store.as_ref(), host.as_str()).await?;
         let now = self.clock.now();
         let Some(known) = known.filter(|known| !known.value.closure.is_over(now)) else {
@@ -199,6 +203,7 @@ impl Composer {
         };
         let mut batch = Batch::new();
         batch
+            .expect(Relocation::KIND, host.as_str(), None)
             .expect(HostClosure::KIND, host.as_str(), Some(known.revision))
             .delete(HostClosure::KIND, host.as_str());
         self.commit_closure(batch, host).await?;

@@ -124,8 +124,9 @@ impl Composer {
         }
     }
 
-    /// What two endpoints bind is given to nobody: so one that would take GPUs away from others in that way, and shows
-    /// little else, is not added. A few may be mistaken for others, and are told as such.
+    /// Refuses an endpoint that shows little but GPUs of other endpoints. A GPU that two endpoints bind is never
+    /// assigned, so adding it would remove those GPUs from the pool. A few duplicates may be misidentified: they are
+    /// only reported.
     async fn binds_its_own_alone(&self, spec: &EndpointSpec, look: &Look) -> Result<(), ServiceError> {
         let uuid = look.label.as_ref().and_then(|label| label.uuid.as_deref());
         let ours = self.service_uuid().await?;

@@ -138,7 +138,7 @@ impl Composer {
         Ok(rests(&limits, &ran, self.clock.now()))
     }
 
-    /// How long it is until limits let go of anything; `None` where nothing that they count was moved.
+    /// Time until the next limit expires; `None` if no recent move counts against a limit.
     pub(crate) async fn next_let_go(&self) -> Result<Option<Duration>, ServiceError> {
         let now = self.clock.now();
         let at = self.rests().await?.next_let_go(now);

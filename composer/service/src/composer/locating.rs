@@ -1,9 +1,9 @@
-//! The light that shows people where a GPU sits: lit when one fails and somebody has to go there, put out when it is
-//! back in use or another one came in its place, and switched by hand.
+//! The locator LED of a GPU. The manager switches it on when a GPU fails and needs a technician on site, and off when
+//! the GPU is back in use or replaced. Operators switch it by hand.
 //!
-//! Nothing else depends on it: what came of it is written down with the GPU, and what did not is told there, and tried
-//! again by the clock. It is switched at endpoints that were adopted and that nobody paused. What is wanted follows from what is written down at
-//! that moment, so that two that come at once end with what was wanted last.
+//! Nothing else depends on the LED. The GPU's record holds the result or the error, and the clock retries failures.
+//! Only endpoints that are adopted and not paused are switched. Each attempt reads the desired state from the store, so
+//! concurrent attempts end with the latest one.
 
 use super::Composer;
 use crate::error::{ErrorCode, ServiceError};
@@ -17,27 +17,27 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// For switching one, and reading it back.
+/// Timeout for switching a locator and reading it back.
 const DEADLINE: Duration = Duration::from_secs(30);
-/// Where what is wanted changes meanwhile.
+/// Attempts while the desired state changes.
 const TRIES: usize = 5;
-/// Who switches by itself.
+/// The actor of automatic changes.
 const BY: &str = "the manager";
 
-/// A light, with whom to ask for it.
+/// A locator, and the endpoint that switches it.
 struct Place {
     endpoint: ControlEndpointId,
     at: Whereabouts,
 }
 
 impl Composer {
-    /// Lights the light of a GPU, or puts it out: somebody asks for it.
+    /// Switches the locator of a GPU on or off at an operator's request.
     pub async fn locate_gpu(&self, id: &GpuId, lit: bool, by: &str) -> Result<History, ServiceError> {
         self.switch_light(id, lit, by).await?;
         self.gpu_history(id).await
     }
 
-    /// Sees to the light of a GPU that failed, came back or was replaced, beside everything else.
+    /// Updates the locator of a GPU that failed, came back or was replaced, in a background task.
     pub(super) fn see_to_light(&self, gpu: &GpuId) {
         let (parts, gpu) = (Arc::downgrade(&self.parts), gpu.clone());
         self.go_on(async move {
@@ -45,13 +45,13 @@ impl Composer {
                 return;
             };
             if let Err(error) = composer.settle_light(&gpu).await {
-                tracing::warn!(%gpu, "whether its locator is to be lit can't be looked at: {error}");
+                tracing::warn!(%gpu, "locator state not updated: {error}");
             }
         });
     }
 
-    /// The lights that nobody saw to, as their manager stopped after it took the GPU out of use; and those that could not
-    /// be switched at their time.
+    /// Updates the locators that their manager left pending when it stopped after it quarantined the GPU, and retries
+    /// those that could not be switched.
     pub(super) async fn see_to_lights(&self) -> Result<(), ServiceError> {
         let lights = read_all::<Light>(self.store.as_ref()).await?.into_iter();
         let lights: BTreeMap<GpuId, Light> =
@@ -62,6 +62,9 @@ impl Composer {
         let failed = self.quarantined().await?.into_iter().filter(shows);
         let unseen = failed.filter(|of| lights.get(&of.gpu).is_none_or(|light| light.at < of.since));
         waiting.extend(unseen.map(|of| of.gpu));
+        // A manager may have stopped before it put out the light of a GPU that is back in use.
+        let lit = lights.values().filter(|light| light.lit && light.by == BY);
+        waiting.extend(lit.map(|light| light.gpu.clone()));
         for gpu in waiting {
             self.settle_light(&gpu).await?;
         }
@@ -75,7 +78,8 @@ impl Composer {
             if done == Some(failed.is_some()) {
                 return Ok(());
             }
-            // What was never lit from here may be lit for somebody else; or somebody has switched it since.
+            // A locator that this manager never switched on may be on for another reason; or an operator has switched
+            // it since.
             let is_settled = match (&failed, &last) {
                 (_, Some(last)) if last.is_due(self.clock.now()) => false,
                 (None, last) => !last.as_ref().is_some_and(|last| last.lit),
@@ -85,7 +89,7 @@ impl Composer {
                 return Ok(());
             }
             done = Some(failed.is_some());
-            // What did not come about is written down, and may not be wanted any more.
+            // The record holds the failure, and the desired state may have changed.
             if let Err(error) = self.switch_light(gpu, failed.is_some(), BY).await {
                 tracing::warn!(%gpu, "its locator is not as it should be: {error}");
             }
@@ -93,7 +97,7 @@ impl Composer {
         Ok(())
     }
 
-    /// The quarantine for which it is to be lit.
+    /// The quarantine that requires the locator.
     async fn lit_for(&self, gpu: &GpuId) -> Result<Option<Quarantine>, ServiceError> {
         let failed = read::<Quarantine>(self.store.as_ref(), gpu.as_str()).await?;
         let failed = failed.map(|failed| failed.value).filter(shows);
@@ -101,15 +105,15 @@ impl Composer {
         Ok(failed.filter(|_| history.replaced_by.is_none()))
     }
 
-    /// What was done about it last.
+    /// Record of the last attempt to switch the locator.
     pub(super) async fn light_kept(&self, gpu: &GpuId) -> Result<Option<Light>, ServiceError> {
         let found = read::<Light>(self.store.as_ref(), gpu.as_str()).await?;
         Ok(found.map(|found| found.value))
     }
 
-    /// Switches it, and writes down what came of that.
+    /// Switches the locator and records the result.
     async fn switch_light(&self, gpu: &GpuId, lit: bool, by: &str) -> Result<(), ServiceError> {
-        // One after the other: each may have an endpoint looked at, and the last that was switched is the last that is told.
+        // Serialized, so that the last record is that of the last switch; each switch may also poll an endpoint.
         let _light = self.lights.lock().await;
         let last = self.light_kept(gpu).await?;
         let seen = self.known_gpu(gpu).await;
@@ -119,12 +123,13 @@ impl Composer {
             (Err(error), None) if by != BY => return Err(error.clone()),
             (Err(_), None) => None,
         };
-        // Where another manager is in charge that one sees to it, and nothing is written down here.
+        // If another manager holds the endpoint's lease, that manager switches the locator, and this one records
+        // nothing.
         if let Some(place) = &place {
             self.in_charge(&place.endpoint)?;
         }
         let switched = match &place {
-            // What is lit there by now is not its light.
+            // The locator is now on for another GPU.
             Some(place) if !lit && self.is_lit_for_another(gpu, place, last.as_ref()).await? => Ok(()),
             Some(place) => match self.switch(place, lit, by).await {
                 Err(error) if !lit && error.code == ErrorCode::Conflict => {
@@ -153,20 +158,20 @@ impl Composer {
             place: place.map(|place| place.at).unwrap_or_default(),
             tries,
         };
-        // The latest counts, whoever else notes one.
+        // The last write wins, also over other managers.
         let mut batch = Batch::new();
         batch.put(&light)?;
         self.store.commit(batch).await?;
         switched?;
         let endpoint = light.endpoint.into_iter().collect();
-        // What is shown of it is as old as the last look; it is switched all the same.
+        // The shown state is as old as the last poll. The switch succeeded even if this poll fails.
         if let Err(error) = self.look_again(&endpoint).await {
             tracing::info!(%gpu, "its locator is not looked at again: {error}");
         }
         Ok(())
     }
 
-    /// Whether another GPU came to where this one was lit, and was lit there since.
+    /// Whether another GPU took this one's place and its locator was switched on there since.
     async fn is_lit_for_another(
         &self,
         gpu: &GpuId,
@@ -186,8 +191,8 @@ impl Composer {
         }))
     }
 
-    /// What shows another one by now is left as it is, for somebody may have lit it by hand for that one; unless that came
-    /// in the place of this one, and nobody has to go there any more.
+    /// Switches off a locator that now shows another GPU, but only if that GPU replaced this one and no visit is needed
+    /// any more. Otherwise an operator may have switched it on for the other GPU.
     async fn put_out_beside_successor(
         &self,
         gpu: &GpuId,
@@ -247,17 +252,17 @@ impl Composer {
     }
 }
 
-/// Whether somebody has to go where it sits. What its last host has left on it can be seen to from afar.
+/// Whether the quarantine needs a visit on site. An unclean GPU can be cleaned remotely.
 fn shows(quarantine: &Quarantine) -> bool {
     quarantine.cause != Cause::Unclean
 }
 
-/// Its own manager, else the one that can bind it.
+/// The endpoint that reports the GPU's locator, else the first that can bind the GPU.
 fn place_of(gpu: &Gpu) -> Option<Place> {
     let light = gpu.locator.as_ref();
     let endpoint = light.map(|light| &light.endpoint);
     let endpoint = endpoint.or_else(|| gpu.control.first().map(|at| &at.endpoint))?;
-    // Two boxes may call what they are the same; then it is told apart by who says so.
+    // Two GPU boxes may have the same chassis id; the prefix of the endpoint tells them apart.
     let chassis = gpu.chassis.as_ref().map(|chassis| chassis.as_str());
     let own = format!("{endpoint}:");
     let chassis = chassis.map(|chassis| chassis.strip_prefix(&own).unwrap_or(chassis));
@@ -267,7 +272,10 @@ fn place_of(gpu: &Gpu) -> Option<Place> {
             locator: light.map(|light| light.address.clone()),
             chassis: chassis.map(str::to_owned),
             slot: gpu.slot.clone(),
-            serial: light.and_then(|light| light.serial.clone()),
+            // A slot shows no serial number of its own: the GPU's tells whether it still sits there.
+            serial: light
+                .and_then(|light| light.serial.clone())
+                .or_else(|| gpu.serial.clone()),
         },
     })
 }

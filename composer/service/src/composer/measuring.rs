@@ -1,10 +1,10 @@
-//! Measuring: the agents of all hosts are asked for what they measure of their GPUs, at the rate that is set, each once at a
-//! time and none held up by another ([`super::rounds`]). Every manager asks, so that any of them can tell. What was measured
-//! last is kept with its time for a day, in memory: the same for each GPU, however often it is measured.
+//! GPU telemetry: polls the agents of all hosts at a configured rate, independently and with one request per agent at a
+//! time ([`super::rounds`]). Every manager polls, so that any of them can answer. The last reading of each GPU stays in
+//! memory for a day with its time, so memory use does not depend on the rate.
 //!
-//! Of the correctable errors on their links a rate is kept, for each place in which a GPU is, so that none is blamed for what
-//! was counted at another; and GPUs with more of them than a sound link has are suspect: that is told, and new plans do
-//! without them where another will do. Nothing else is done about it.
+//! The manager tracks the rate of correctable link errors per GPU and place, so that a GPU is not blamed for errors at
+//! another place. A GPU with a higher rate than a sound link has is suspect: the manager reports it, and new plans
+//! avoid it if another GPU fits. Nothing else follows.
 
 use super::asking::Check;
 use super::rounds::Rounds;
@@ -25,30 +25,30 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// For an answer.
+/// Timeout for an agent's answer.
 const DEADLINE: Duration = Duration::from_secs(20);
-/// A count that is older begins anew.
+/// Retention of readings and suspicions: an older error count starts again.
 const KEPT: SignedDuration = SignedDuration::from_hours(24);
-/// Between two looks at what is to be forgotten, where nothing is measured.
+/// Interval for deleting expired suspicions while telemetry is off.
 const AGAIN: Duration = Duration::from_secs(600);
 /// Suspects that doctor names.
 const NAMED: usize = 3;
 
-/// What was measured of each GPU.
+/// Readings of each GPU.
 #[derive(Debug, Default)]
 pub(super) struct Measured(BTreeMap<GpuId, Of>);
 
-/// The last of it, and how its errors have grown.
+/// The last reading of a GPU, and its error rate.
 #[derive(Debug)]
 struct Of {
     last: Measurement,
     rate: Option<Rate>,
-    /// Where those errors were: at another place their count begins anew.
+    /// Place of the GPU when the errors were counted: at another place the count starts again.
     place: GpuPlace,
 }
 
 impl Measured {
-    /// What is to be thought of a GPU after this measurement of it, and its errors within the last hour.
+    /// Records a reading. Returns the judgement of the GPU's link and its errors within the last hour.
     fn note(&mut self, gpu: &GpuId, last: Measurement, place: GpuPlace, threshold: u32) -> (Judgement, u64) {
         let (counted, at) = (last.reading.correctable.clone(), last.at);
         let before = self.0.remove(gpu).filter(|before| before.place == place);
@@ -58,7 +58,7 @@ impl Measured {
                 rate.note(counted, at);
                 Some(rate)
             }
-            // Its counts can't be read for now: what came meanwhile is known once they can.
+            // The counter can't be read at present. The next count that can be read includes the errors until then.
             (before, None) => before,
             (None, Some(counted)) => Some(Rate::new(counted, at)),
         };
@@ -68,7 +68,7 @@ impl Measured {
         judged.unwrap_or((Judgement::NotKnown, 0))
     }
 
-    /// What was counted so far says nothing any more.
+    /// Deletes the readings of a GPU, whose error count is no longer valid.
     pub fn forget(&mut self, gpu: &GpuId) {
         self.0.remove(gpu);
     }
@@ -86,11 +86,11 @@ impl Of {
     }
 }
 
-/// What an agent said, and when it was asked: what came back is no older than that.
+/// An agent's answer, and the time of the request: the readings are no older than that.
 type Said = (Timestamp, Result<Vec<Reading>, DriverError>);
 
 impl Composer {
-    /// Measures for as long as it is wanted.
+    /// Polls telemetry, if it is enabled, until cancelled.
     pub(crate) async fn keep_measuring(&self) {
         let Some(every) = self.options.telemetry else {
             return self.keep_forgetting().await;
@@ -113,7 +113,7 @@ impl Composer {
         }
     }
 
-    /// Asks each agent. What they say is said of this pool.
+    /// Polls each agent. Returns the snapshot of the pool to which their answers apply.
     async fn measure<'a>(
         &'a self,
         rounds: &mut Rounds<'a, Said>,
@@ -152,7 +152,7 @@ impl Composer {
         let threshold = self.options.suspect_above.unwrap_or(u32::MAX);
         let here = hosts.iter().find(|known| known.id == *host);
         for reading in readings {
-            // A host speaks of its own GPUs.
+            // An agent reports only GPUs of its own host.
             let found = pool.find(&reading.known_as);
             let Some(gpu) = found.filter(|gpu| gpu.host.as_ref() == Some(host)) else {
                 continue;
@@ -168,7 +168,7 @@ impl Composer {
                     .note(&gpu.id, measurement, place.clone(), threshold);
             let known = self.books.pages().suspects.get(&gpu.id).cloned();
             match (judgement, known) {
-                // One that is suspect where it is now, too, is so whatever its place.
+                // A GPU that is suspect again after a move gets a new suspicion for its new place.
                 (Judgement::Suspect, known)
                     if known.as_ref().is_none_or(|known| known.is_elsewhere(&place)) =>
                 {
@@ -186,17 +186,17 @@ impl Composer {
         self.options.telemetry.is_some() && self.options.suspect_above.is_some()
     }
 
-    /// Where nobody measures, what was thought of GPUs before gets old all the same.
+    /// Expires suspicions while telemetry is off.
     async fn keep_forgetting(&self) {
         loop {
             if let Err(error) = self.forget_old_suspicions().await {
-                tracing::warn!("whether GPUs are still suspect can't be looked at: {error}");
+                tracing::warn!("expired suspicions not removed: {error}");
             }
             tokio::time::sleep(AGAIN).await;
         }
     }
 
-    /// Nobody counts any more, so nobody would ever find them sound: what is as old as counts may be is forgotten.
+    /// Deletes suspicions older than the retention. Without error counts no reading would ever clear them.
     async fn forget_old_suspicions(&self) -> Result<(), ServiceError> {
         let now = self.clock.now();
         for one in self.suspects().await? {
@@ -206,7 +206,7 @@ impl Composer {
             let gpu = self.known_gpu(&one.gpu).await.ok();
             let chassis = gpu.and_then(|gpu| gpu.chassis);
             let gpu = &one.gpu;
-            tracing::info!(%gpu, "suspect no more: nobody counts its errors, and it is a day since they were many");
+            tracing::info!(%gpu, "no longer suspect: error counting is off, and the last reading is a day old");
             let id = gpu.clone();
             self.forget_suspicion(gpu, Thing::Gpu { id, chassis }).await?;
         }
@@ -266,7 +266,7 @@ impl Composer {
         Ok(self.books.pages().suspects.values().cloned().collect())
     }
 
-    /// What was measured of each GPU last, by their names. Of one that was not measured within a day, nothing.
+    /// The last reading of each GPU, by GPU id. Leaves out GPUs without a reading within the last day.
     pub fn telemetry(&self) -> Vec<Telemetry> {
         let Some(rate) = self.options.telemetry else {
             return Vec::new();
@@ -277,13 +277,13 @@ impl Composer {
         all.map(|(gpu, of)| of.told(gpu, now, rate)).collect()
     }
 
-    /// What was measured of one GPU last.
+    /// The last reading of one GPU.
     pub fn telemetry_of(&self, gpu: &GpuId) -> Option<Telemetry> {
         let (rate, now) = (self.options.telemetry?, self.clock.now());
         Some(self.lock_measured().0.get(gpu)?.told(gpu, now, rate))
     }
 
-    /// The hosts at which GPUs were measured last.
+    /// The hosts of the last readings.
     pub fn measured_hosts(&self) -> BTreeSet<HostId> {
         if self.options.telemetry.is_none() {
             return BTreeSet::new();
@@ -293,7 +293,7 @@ impl Composer {
         hosts.into_iter().cloned().collect()
     }
 
-    /// One GPU, with what was measured of it last, and what is thought of it.
+    /// One GPU with its last reading and its suspicion, if any.
     pub async fn gpu_shown(&self, id: &GpuId) -> Result<Option<GpuShown>, ServiceError> {
         let Some(seen) = self.gpu(id).await? else {
             return Ok(None);
@@ -315,9 +315,7 @@ impl Composer {
             told.push(format!("and {} more", suspects.len() - NAMED));
         }
         if !self.counts() {
-            told.push(
-                "as of then: nobody counts errors any more, and after a day this is forgotten".to_owned(),
-            );
+            told.push("error counting is off: this expires after a day".to_owned());
         }
         Ok(match suspects.is_empty() {
             true => Check::ok("links", "none is known to have many errors"),
@@ -339,10 +337,10 @@ fn thing(gpu: &Gpu) -> Thing {
     Thing::Gpu { id, chassis }
 }
 
-/// Why nothing was measured at a host the last time.
+/// Errors of the hosts whose last poll failed.
 type Silent = BTreeMap<HostId, String>;
 
-/// That is told once.
+/// Logs the error of a host only when it changes.
 fn note_silence(silent: &mut Silent, host: HostId, heard: Result<(), ServiceError>) {
     let Err(why) = heard.map_err(|error| error.to_string()) else {
         silent.remove(&host);
@@ -354,7 +352,7 @@ fn note_silence(silent: &mut Silent, host: HostId, heard: Result<(), ServiceErro
     silent.insert(host, why);
 }
 
-/// Where several managers measure, one of them tells.
+/// Ignores a conflict: another manager has recorded the same change.
 fn unless_another_did(committed: Result<(), StoreError>) -> Result<(), ServiceError> {
     match committed {
         Err(StoreError::Conflict { .. }) => Ok(()),
@@ -369,7 +367,7 @@ mod tests {
     use poolwright_driver::Counted;
     use poolwright_model::id::ControlEndpointId;
 
-    /// Notes a count of a GPU at a place, so many minutes after noon; gives its errors within the hour.
+    /// Records an error count of a GPU at a place, `minutes` after noon; returns its errors within the hour.
     fn errors(measured: &mut Measured, minutes: i64, count: u64, bmc: &str, slot: &str) -> u64 {
         let noon: Timestamp = "2026-03-02T12:00:00Z".parse().unwrap();
         let correctable = Counted {
@@ -395,7 +393,7 @@ mod tests {
         measured.note(&GpuId::from_lossy("gpu-1"), last, place, 480).1
     }
 
-    /// A host that was carried elsewhere is the same host, and its log and counts may be, too.
+    /// A relocated host keeps its identity, and may keep its log and its counters.
     #[test]
     fn what_was_counted_at_another_place_is_not_counted_here() {
         let mut measured = Measured::default();

@@ -18,7 +18,7 @@
 //! * [`owing`]: what is lent is given to nobody else past its return.
 //! * [`planning`]: from what is wanted to a plan. [`avoiding`]: without what is better left.
 //! * [`closing`]: hosts that are given nothing for a while.
-//! * [`uplinks`]: what may be attached across uplinks.
+//! * [`uplinks`]: uplink capacities.
 //! * [`changing`]: compose, release, attach, detach.
 //! * [`giving_up`]: ending the claim on what is gone.
 //! * [`undoing`]: the contrary of what was done.
@@ -200,7 +200,7 @@ pub struct Options {
     /// How often it is read who is bound where at an endpoint, in real time: longer where the endpoint is slow.
     /// `None`: only when asked.
     pub poll: Option<Duration>,
-    /// How often each agent is asked for what it measures of its GPUs. `None`: never.
+    /// Interval at which each agent is polled for GPU telemetry. `None`: never.
     pub telemetry: Option<Duration>,
     /// More correctable errors than these on its link within an hour make a GPU suspect. `None`: none is.
     pub suspect_above: Option<u32>,
@@ -303,7 +303,7 @@ pub struct Parts {
     foreseeing: Turns,
     /// Of those who ask what will be by the calendar.
     planning_ahead: Turns,
-    /// What was read of the latest operations.
+    /// Cached attach durations of the latest operations.
     took: Mutex<attaching_early::TookAt>,
     /// Held while the light of a GPU is switched.
     lights: tokio::sync::Mutex<()>,

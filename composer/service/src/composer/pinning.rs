@@ -62,12 +62,12 @@ impl Pins {
     }
 }
 
-/// Its 32 bytes, however it is written; as in openssl's output, or bare.
 fn no_fingerprint(pin: &str) -> ServiceError {
     let message = format!("{pin:?} is no SHA-256 fingerprint: it needs 64 hexadecimal digits");
     ServiceError::bad_request(message).with_hint("openssl x509 -in FILE -noout -fingerprint -sha256 shows it")
 }
 
+/// The 64 hexadecimal digits of a fingerprint, written as by openssl or bare.
 fn digits(pin: &str) -> Option<String> {
     let bare = pin.trim().to_ascii_lowercase().replace(':', "");
     let bare = bare.strip_prefix("sha256").unwrap_or(&bare);

@@ -251,8 +251,8 @@ impl Basis {
         self.leaving(&left)
     }
 
-    /// With what others hold where it is, also where that is not what they want any more: only a plan for all, which
-    /// somebody applies, or the calendar changes it.
+    /// Leaves the GPUs of other demands in place, even if those demands have changed. Only the calendar or an applied
+    /// plan for all demands moves them.
     fn leaving_others_as_they_are(self, but: &DemandId) -> Self {
         let differ = served_otherwise(&self.world());
         let left = self.demands.iter();

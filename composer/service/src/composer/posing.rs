@@ -36,14 +36,14 @@ pub struct ProblemAhead {
     /// What the manager will do by itself, as a solution of it, for `--previous`.
     #[schemars(with = "serde_json::Map<String, serde_json::Value>")]
     pub solution: Value,
-    /// What that costs; nothing where it breaks a rule of the problem, which `not_said` names.
+    /// Objective value of the solution; none if it breaks a rule of the problem, which `not_said` names.
     pub objective: Option<f64>,
     /// What the problem and the solution don't say, for people.
     pub not_said: Vec<String>,
 }
 
 impl Composer {
-    /// Makes a problem of what is wanted for so many hours ahead, in slots of so many seconds. Changes nothing.
+    /// Builds a planning problem from the demands of the next `hours` hours, in slots of `slot_s` seconds. Read-only.
     pub async fn problem_ahead(&self, hours: u32, slot_s: Option<u32>) -> Result<ProblemAhead, ServiceError> {
         judge_hours(hours)?;
         let slot_s = slot(hours, slot_s)?;
@@ -114,7 +114,7 @@ fn slot(hours: u32, asked: Option<u32>) -> Result<u32, ServiceError> {
     let refused = |message: String| {
         let least = (hours * 3600).div_ceil(MOST_SLOTS).max(SHORTEST);
         Err(ServiceError::bad_request(message).with_hint(format!(
-            "{hours} hours are told in slots of {least} to {LONGEST} seconds"
+            "for {hours} hours use slots of {least} to {LONGEST} seconds"
         )))
     };
     if !(SHORTEST..=LONGEST).contains(&asked) {
@@ -139,7 +139,7 @@ fn holdings(ahead: &Ahead) -> Vec<Holding> {
     held.collect()
 }
 
-/// What is wanted from when until when, without a break and in the same way.
+/// Intervals in which a demand is wanted continuously and unchanged.
 fn wishes(told: &[(Timestamp, Vec<Demand>)], records: &[DemandRecord], until: Timestamp) -> Vec<Wish> {
     let records: BTreeMap<&DemandId, &DemandRecord> =
         records.iter().map(|record| (&record.spec.id, record)).collect();

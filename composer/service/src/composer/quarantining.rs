@@ -206,7 +206,7 @@ impl Composer {
         batch
             .expect(GpuHistory::KIND, new.as_str(), after_at)
             .put(&after)?
-            // Nobody has to look at its link any more.
+            // The link of a replaced GPU needs no inspection.
             .delete(Suspicion::KIND, old.as_str());
         self.store.commit(batch).await?;
         self.see_to_light(old);
@@ -241,7 +241,7 @@ impl Composer {
         })
     }
 
-    /// As whoever noticed it told it, else as its box does, else as its host did when it had it last.
+    /// Firmware version from the failure report, else from the GPU box, else from the GPU's last host.
     async fn firmware_of(&self, failure: &Failure, gpu: &Gpu) -> Result<Option<String>, ServiceError> {
         if let Some(known) = failure.firmware.as_ref().or(gpu.firmware.as_ref()) {
             return Ok(Some(known.clone()));
@@ -386,7 +386,7 @@ impl Composer {
         batch
             .expect(Quarantine::KIND, of.gpu.as_str(), Some(found.revision))
             .delete(Quarantine::KIND, of.gpu.as_str())
-            // It was looked at, and its link with it.
+            // The inspection covered the link.
             .delete(Suspicion::KIND, of.gpu.as_str());
         batch
             .expect(GpuHistory::KIND, of.gpu.as_str(), at)

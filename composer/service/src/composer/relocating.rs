@@ -1,8 +1,8 @@
-//! Hosts that are carried to other ports, or to another place in the racks: empty and closed from when somebody says so
-//! until they are seen where they came to, with what is written down of it. A host is known by its UUID wherever it is.
+//! Relocation of hosts to other ports or racks. The host is empty and closed from the start of the move until it is
+//! seen at its new ports. Its history records the move, and its UUID identifies it at both places.
 //!
-//! Invariants: it is closed first, and looked at then: what nobody gives it any more can't have come meanwhile. What this has
-//! closed it opens, and nothing else.
+//! Invariants: a move closes the host before it checks that the host is empty, so no GPU can arrive after the check.
+//! The end of a move opens the host only if the move closed it.
 
 use super::Composer;
 use super::asking::Check;
@@ -13,15 +13,15 @@ use jiff::SignedDuration;
 use poolwright_model::id::HostId;
 use poolwright_store::{Batch, Stored, Versioned, read, read_all};
 
-/// What is told of where a host is carried to, at most.
+/// Maximum length of a destination.
 const MOST_WORDS: usize = 200;
-/// Whoever carries a host is through with it by then.
+/// A move that takes longer is reported as late.
 const LONG: SignedDuration = SignedDuration::from_hours(24);
-/// Who notes by itself that a host has come.
+/// The actor of automatic changes.
 const BY: &str = "the manager";
 
 impl Composer {
-    /// Somebody is about to carry a host elsewhere: it is given nothing until it is seen there. It must be empty.
+    /// Starts the move of a host. The host must be empty, and gets no GPUs until it is seen at its new place.
     pub async fn relocate_host(&self, id: &HostId, to: &str, by: &str) -> Result<HostLife, ServiceError> {
         let to: String = to.chars().filter(|c| !c.is_control()).take(MOST_WORDS).collect();
         if to.trim().is_empty() {
@@ -35,7 +35,7 @@ impl Composer {
             return Err(retired.refusal());
         }
         match &known.relocation {
-            // Asked again, what is left to be done of it is done.
+            // A repeated request completes the remaining steps.
             Some(under_way) if under_way.to == to => {
                 let told = known.of.events.iter().any(|event| {
                     event.at >= under_way.since && matches!(event.turn, HostTurn::Leaves { .. })
@@ -49,9 +49,10 @@ impl Composer {
             None => {}
         }
         let Some(host) = self.seen_host(id).await? else {
-            let message = format!("host {id} is shown by nobody: where it is is not known");
-            return Err(ServiceError::new(ErrorCode::Conflict, message)
-                .with_hint("it is the same host wherever its UUID is seen next; nobody has to say so"));
+            let message = format!("host {id} is shown by no endpoint: its location is unknown");
+            return Err(ServiceError::new(ErrorCode::Conflict, message).with_hint(
+                "no move is needed: it is recognized by its UUID when an endpoint shows it again",
+            ));
         };
         let now = self.clock.now();
         let mut relocation = Relocation::of(&host, to, by, now)?;
@@ -65,7 +66,7 @@ impl Composer {
             .expect(Relocation::KIND, id.as_str(), None)
             .put(&relocation)?;
         if !is_closed {
-            // One that closes later, or opens by itself, is there for something else.
+            // A closure that starts later, or ends by itself, has another purpose.
             if let Some(stands) = closed.filter(|closed| !closed.is_over(now)) {
                 let message = format!("host {id} {}", stands.tell(now));
                 return Err(ServiceError::new(ErrorCode::Conflict, message)
@@ -84,8 +85,8 @@ impl Composer {
         self.let_leave(&relocation, by).await
     }
 
-    /// Looks at a host that is closed for its move once more, and notes that it leaves. Whoever began before it was closed is
-    /// seen now; whoever begins later is refused.
+    /// Checks again that a host that is closed for its move is empty, and records its departure. The check sees
+    /// operations that began before the closure; later ones are refused.
     async fn let_leave(&self, under_way: &Relocation, by: &str) -> Result<HostLife, ServiceError> {
         let id = &under_way.host;
         if let Err(refused) = self.is_empty(id, "moved").await {
@@ -101,12 +102,12 @@ impl Composer {
         self.host_life(id).await
     }
 
-    /// It stands where it was to come, as somebody says: where its ports do not tell.
+    /// Completes a move at an operator's request, where the ports don't show the arrival.
     pub async fn host_has_moved(&self, id: &HostId, by: &str) -> Result<HostLife, ServiceError> {
         let _turn = self.turn.lock().await;
         let under_way = self.under_way(id).await?;
         if self.seen_host(id).await?.is_none() {
-            let message = format!("host {id} is shown by nobody yet");
+            let message = format!("host {id} is not shown by any endpoint yet");
             return Err(ServiceError::new(ErrorCode::Conflict, message).with_hint(
                 "switch it on and have its endpoints looked at: poolwright discover; if it never comes: poolwright host move \
                  --cancel, then poolwright host retire",
@@ -116,7 +117,7 @@ impl Composer {
         self.host_life(id).await
     }
 
-    /// It stays where it is.
+    /// Cancels a move.
     pub async fn cancel_relocation(&self, id: &HostId, by: &str) -> Result<HostLife, ServiceError> {
         let _turn = self.turn.lock().await;
         let under_way = self.under_way(id).await?;
@@ -125,7 +126,7 @@ impl Composer {
         self.host_life(id).await
     }
 
-    /// Notes those that are seen where they came to. By the clock.
+    /// Completes the moves of hosts that are seen at new ports. The clock calls this.
     pub(super) async fn note_arrivals(&self) -> Result<(), ServiceError> {
         for Versioned { value: under_way, .. } in read_all::<Relocation>(self.store.as_ref()).await? {
             let seen = self.seen_host(&under_way.host).await?;
@@ -134,7 +135,7 @@ impl Composer {
             }
             let _turn = self.turn.lock().await;
             match self.note_moved(&under_way, BY).await {
-                // Somebody else has noted it, or taken it back.
+                // Another request has completed or cancelled the move.
                 Err(error) if error.code == ErrorCode::Conflict => {}
                 noted => noted?,
             }
@@ -142,7 +143,7 @@ impl Composer {
         Ok(())
     }
 
-    /// Hosts that should have come long ago.
+    /// Reports moves that take too long.
     pub(super) async fn relocations_check(&self) -> Result<Option<Check>, ServiceError> {
         let now = self.clock.now();
         let all = read_all::<Relocation>(self.store.as_ref()).await?;
@@ -165,9 +166,8 @@ impl Composer {
         match self.host_life(id).await?.relocation {
             Some(under_way) => Ok(under_way),
             None => Err(
-                ServiceError::new(ErrorCode::Conflict, format!("host {id} is not being moved")).with_hint(
-                    format!("see what it has gone through: poolwright host history {id}"),
-                ),
+                ServiceError::new(ErrorCode::Conflict, format!("host {id} is not being moved"))
+                    .with_hint(format!("see its history: poolwright host history {id}")),
             ),
         }
     }
@@ -186,7 +186,7 @@ impl Composer {
         Ok(())
     }
 
-    /// It is over, with what is written down of that; the host is opened where this has closed it.
+    /// Ends a move, records `noted` in the history, and opens the host if the move closed it.
     async fn end_relocation(
         &self,
         under_way: &Relocation,
@@ -195,7 +195,7 @@ impl Composer {
         let id = &under_way.host;
         let found = read::<Relocation>(self.store.as_ref(), id.as_str()).await?;
         let Some(found) = found.filter(|found| found.value == *under_way) else {
-            let message = format!("somebody else has ended the move of host {id}");
+            let message = format!("the move of host {id} was ended by another request");
             return Err(ServiceError::new(ErrorCode::Conflict, message)
                 .with_hint(format!("see how: poolwright host history {id}")));
         };

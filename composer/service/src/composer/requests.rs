@@ -92,7 +92,7 @@ impl Composer {
         }))
     }
 
-    /// What came of the release that an account asked for under a key: what it let go of is there no more to be named.
+    /// The result of an account's release under a key. The released composition no longer exists to be looked up.
     pub async fn released_under(&self, by: &str, key: &str) -> Result<Option<Change>, ServiceError> {
         let known = KeyRecord::find(self.store.as_ref(), &Key::id_of(by, key)).await?;
         let Some(KeyAnswer::Operation(id)) = known.map(|known| known.answer) else {
@@ -184,7 +184,9 @@ impl Composer {
         let now = read::<CompositionRecord>(self.store.as_ref(), id.as_str()).await?;
         let Some(now) = now.filter(|now| now.revision == seen.revision) else {
             let text = format!("composition {id} was changed meanwhile");
-            return Err(ServiceError::new(ErrorCode::Stale, text).with_hint("read it again, and decide anew"));
+            return Err(
+                ServiceError::new(ErrorCode::Stale, text).with_hint("read it again, then repeat the change")
+            );
         };
         if let Some(operation) = self.what_changes(id).await? {
             let text = format!("composition {id} is being changed by operation {operation}");

@@ -231,7 +231,7 @@ impl Composer {
         made.map(|made| Part::of(wish, made)).ok_or_else(nothing)
     }
 
-    /// Keeps all of it for an account, with what it asked for in its own words, or nothing.
+    /// Reserves GPUs for all of an account's requests or for none. Stores `asked`, the request as the client sent it.
     pub async fn reserve(
         &self,
         wishes: &[Wish],

@@ -217,10 +217,7 @@ impl Composer {
         match leases.tenure(id) {
             Some(tenure) if tenure.from.is_none_or(|from| from <= Instant::now()) => Ok(tenure.proof),
             _ => {
-                let message = format!(
-                    "{} is in charge of endpoint {id}, and changes what is there",
-                    leases.holder(id)
-                );
+                let message = format!("{} holds the lease of endpoint {id}", leases.holder(id));
                 Err(ServiceError::new(ErrorCode::Conflict, message)
                     .with_hint("ask that one (--server); or try again in a minute, if it is gone"))
             }

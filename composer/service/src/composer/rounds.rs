@@ -1,8 +1,7 @@
-//! Rounds: hosts that are asked for something at a set rate, each by itself, so many at a time.
+//! Polling rounds: asks hosts at a set rate, independently and with a concurrency limit.
 //!
-//! One that keeps silent holds up no other: after a moment it gives its place away, and its answer, or that it has none, is
-//! waited for beside the rounds that come. No host is asked again before that is there. Those that took long the last time
-//! are asked last.
+//! A slow host delays no other: after a moment it frees its slot, and its answer or error is awaited alongside the next
+//! rounds. A host with a pending answer is not asked again. Hosts that were slow the last time are asked last.
 
 use futures_util::StreamExt;
 use futures_util::future::BoxFuture;
@@ -49,7 +48,7 @@ impl<'a, T: Send + 'a> Rounds<'a, T> {
         }
     }
 
-    /// Asks the hosts that have answered what they were asked before.
+    /// Asks the hosts that have no pending answer.
     pub fn begin<F>(&mut self, hosts: BTreeSet<HostId>, ask: impl Fn(&HostId) -> F)
     where
         F: Future<Output = T> + Send + 'a,
@@ -87,7 +86,7 @@ impl<'a, T: Send + 'a> Rounds<'a, T> {
 }
 
 async fn in_turn<T>(host: HostId, places: Arc<Semaphore>, work: impl Future<Output = T>) -> Answer<T> {
-    // Nobody closes it.
+    // The semaphore is never closed.
     let place = places.acquire().await;
     let mut work = pin!(work);
     let soon = timeout(MOMENT, work.as_mut()).await;
@@ -116,7 +115,7 @@ mod tests {
             .collect()
     }
 
-    /// When each host was asked, in seconds, over so many rounds.
+    /// Seconds at which each host was asked, over `rounds` rounds.
     async fn asked(
         all: &BTreeSet<HostId>,
         hang: &BTreeSet<HostId>,

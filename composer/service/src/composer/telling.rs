@@ -109,7 +109,7 @@ pub struct TestEvent {
     pub event_id: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub event_type: Option<String>,
-    /// When it shall have been; else it is as it is told.
+    /// Time of the event; left out: the time at which it is sent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub happened: Option<Timestamp>,
 }
@@ -248,7 +248,8 @@ impl Composer {
                 let operation = known.get(&operation).and_then(Option::as_ref);
                 let record = operation.and_then(|operation| operation.step(step));
                 record.and_then(|record| {
-                    // What is undone is as it was before: whoever was told the contrary is told that, too.
+                    // Undoing a step restores the earlier state. Subscribers that got the opposite event need this one,
+                    // too.
                     let is_done = state == StepState::Done;
                     let bound = match record.step.verb {
                         Verb::Bind => is_done,
@@ -289,7 +290,7 @@ impl Composer {
         let found = read::<Operation>(store, operation.as_str()).await.ok().flatten();
         let left_out = found.map(|found| found.value.left_out).unwrap_or_default();
         let plan = plan.value.plan;
-        // What goes on with other units was there before, and is afterwards.
+        // A composition that continues with other units exists before and after the plan.
         let goes_on = |id: &CompositionId| plan.keeps.contains(id);
         let or_changed = |id: &CompositionId, became| if goes_on(id) { Became::Changed } else { became };
         let mut became: BTreeMap<CompositionId, Became> = BTreeMap::new();

@@ -44,7 +44,7 @@ struct Look {
 /// The last looks at all hosts.
 type Looks = BTreeMap<HostId, Look>;
 
-/// What a host's agent said, and what was expected of the host when it was asked.
+/// An agent's answer, and the expected state of its host at the time of the request.
 struct Said {
     expected: Vec<HostTarget>,
     ailments: Result<Vec<Ailment>, DriverError>,
@@ -87,12 +87,12 @@ impl Composer {
             tokio::time::sleep(every).await;
             self.has_calendar().await;
             if let Err(error) = self.see_to_lights().await {
-                tracing::warn!("whether locators are to be lit can't be looked at: {error}");
+                tracing::warn!("locators not updated: {error}");
             }
         }
     }
 
-    /// Asks each agent. What they say is said of this pool.
+    /// Polls each agent. Returns the snapshot of the pool to which their answers apply.
     async fn tend<'a>(
         &'a self,
         rounds: &mut Rounds<'a, Said>,
@@ -122,7 +122,7 @@ impl Composer {
         Said { expected, ailments }
     }
 
-    /// What the look before this one has shown says what is believed.
+    /// Handles an agent's answer. A missing GPU is quarantined only if the previous poll missed it, too.
     async fn hear_ailments(&self, host: &HostId, said: Said, pool: &ByName<'_>, before: &Looks) -> Look {
         let last = before.get(host).cloned().unwrap_or_default();
         let heard = match said.ailments {
@@ -140,7 +140,7 @@ impl Composer {
                     let why = error.as_deref().unwrap_or_default();
                     tracing::warn!(%host, "which of its GPUs fail is not known: {why}");
                 }
-                // What was gone before is not known to be gone still.
+                // A failed poll does not confirm that GPUs missing before are still missing.
                 Look {
                     gone: BTreeSet::new(),
                     error,

@@ -1,8 +1,9 @@
-//! What uplinks of switches may carry: said by an operator, told with what they carry, and kept to by whatever is committed.
+//! Uplink capacities of switches. An operator sets them, the status shows them with the current load, and each commit
+//! respects them.
 //!
-//! Every plan knows it. Where managers share a store, each commit that attaches GPUs across such uplinks expects the
-//! document of each, as it was read before all was counted, and writes it anew: of two who would both fit alone, the second
-//! is refused. What is attached across already stays, also where less may be from now on.
+//! Every plan respects them. If managers share a store, each commit that attaches GPUs across such uplinks expects the
+//! revision of each uplink document from before the count, and writes the document again. Of two commits that fit only
+//! alone, the second is refused. A lower capacity detaches no GPUs.
 
 use super::asking::Check;
 use super::planning::{Basis, Wanted};
@@ -20,7 +21,7 @@ use std::sync::Arc;
 type Behind = BTreeMap<(FabricId, SwitchId), (u32, u32)>;
 
 impl Parts {
-    /// What the books say of uplinks.
+    /// Uplink capacities from the cache.
     pub(super) fn uplinks_known(&self) -> Arc<Uplinks> {
         let pages = self.books.pages();
         let most = pages.uplinks.values();
@@ -28,14 +29,14 @@ impl Parts {
         Arc::new(Uplinks { most: most.collect() })
     }
 
-    /// Whether anything is said of any.
+    /// Whether any uplink has a capacity.
     pub(super) fn has_uplinks(&self) -> bool {
         !self.books.pages().uplinks.is_empty()
     }
 }
 
 impl Composer {
-    /// The uplinks of all switches that have GPUs or hosts, and of those of which something was said.
+    /// The uplinks of all switches that have GPUs, hosts or an uplink capacity.
     pub async fn uplinks(&self) -> Result<Vec<UplinkStatus>, ServiceError> {
         let mut basis = self.basis(Wanted::Named).await?;
         let behind = behind(&basis);
@@ -72,7 +73,7 @@ impl Composer {
         found.ok_or_else(|| unknown(id, &[]))
     }
 
-    /// Says how many GPUs may be attached across the uplinks of a switch at a time.
+    /// Sets how many GPUs may be attached across the uplinks of a switch at a time.
     pub async fn set_uplink(
         &self,
         id: &str,
@@ -109,12 +110,7 @@ impl Composer {
             .expect(UplinkCapacity::KIND, id, known.map(|known| known.revision))
             .put(&uplink)?;
         self.commit_uplink(batch, id).await?;
-        tracing::info!(
-            switch = id,
-            gpus = uplink.gpus,
-            by,
-            "uplinks may carry so many GPUs"
-        );
+        tracing::info!(switch = id, gpus = uplink.gpus, by, "uplink capacity set");
         let status = self.uplink(id).await?;
         if status.over() > 0 {
             tracing::warn!(
@@ -126,13 +122,13 @@ impl Composer {
         Ok(status)
     }
 
-    /// Lets any number of GPUs be attached across the uplinks of a switch.
+    /// Removes the uplink capacity of a switch: any number of GPUs may be attached across its uplinks.
     pub async fn remove_uplink(&self, id: &str, by: &str) -> Result<(), ServiceError> {
         let _turn = self.turn.lock().await;
         let Some(known) = read::<UplinkCapacity>(self.store.as_ref(), id).await? else {
-            let message = format!("of the uplinks of switch {id} nothing is said");
+            let message = format!("switch {id} has no uplink capacity");
             return Err(ServiceError::new(ErrorCode::NotFound, message)
-                .with_hint("`poolwright uplink list` shows of which there is"));
+                .with_hint("list them: poolwright uplink list"));
         };
         let mut batch = Batch::new();
         batch
@@ -146,9 +142,8 @@ impl Composer {
     async fn commit_uplink(&self, batch: Batch, id: &str) -> Result<(), ServiceError> {
         match self.store.commit(batch).await {
             Err(StoreError::Conflict { .. }) => {
-                let message = format!(
-                    "somebody attached GPUs across the uplinks of switch {id}, or said something of them, at this very moment"
-                );
+                let message =
+                    format!("the uplinks of switch {id} were changed at the same time by another request");
                 Err(ServiceError::new(ErrorCode::Conflict, message).with_hint("try again"))
             }
             done => {
@@ -167,8 +162,8 @@ impl Composer {
         Ok(switches.any(|switch| name(&switch.fabric, &switch.id) == id))
     }
 
-    /// Refuses a plan with which more would be attached across uplinks than may be. Where other managers may attach
-    /// something meanwhile: that nobody did when it is committed.
+    /// Refuses a plan that exceeds an uplink capacity. If managers share the store, adds expectations to the batch, so
+    /// that the commit fails if another manager attached GPUs across the same uplinks meanwhile.
     pub(super) async fn within_uplinks(
         &self,
         plan: &Plan,
@@ -180,7 +175,7 @@ impl Composer {
         }
         self.books.refresh(self.store.as_ref()).await?;
         let (known, revisions) = {
-            // Before what is counted is read: whoever commits in between changes them.
+            // Reads the revisions before the count, so that a commit in between makes ours fail.
             let pages = self.books.pages();
             let ids = pages.uplinks.keys();
             let revisions = ids.map(|id| (id.clone(), pages.uplink_revision(id)));
@@ -191,7 +186,7 @@ impl Composer {
         }
         let mut basis = self.basis_beside(Wanted::Named, ours).await?;
         let moves = plan.moves();
-        // What it moves itself may be on its way already.
+        // GPUs that the plan itself moves may be reserved for it already.
         basis
             .reserved
             .retain(|reserved| !moves.contains_key(&reserved.unit));
@@ -208,7 +203,7 @@ impl Composer {
         Ok(())
     }
 
-    /// Uplinks that carry more than they may, and what was said of switches that nobody shows.
+    /// Reports uplinks above their capacity, and capacities of switches that have neither GPUs nor hosts any more.
     pub(super) async fn uplinks_check(&self) -> Result<Option<Check>, ServiceError> {
         if !self.has_uplinks() {
             return Ok(None);
@@ -229,7 +224,7 @@ impl Composer {
         let gone = gone.map(|status| format!("no GPU and no host is at switch {} any more", status.id));
         let told: Vec<String> = over.chain(gone).collect();
         Ok((!told.is_empty()).then(|| {
-            let hint = "detach some of them, or say what is so: poolwright uplink list";
+            let hint = "detach some of them, or correct the capacity: poolwright uplink list";
             Check::warning("uplinks", told.join("; "), hint)
         }))
     }
@@ -278,7 +273,7 @@ fn unknown(id: &str, known: &[String]) -> ServiceError {
     ServiceError::new(ErrorCode::NotFound, message).with_hint(hint)
 }
 
-/// Nothing is counted at it.
+/// The error for a switch with neither GPUs nor hosts.
 fn bare(id: &str) -> ServiceError {
     let message = format!("switch {id} has neither GPUs nor hosts, so nothing is counted at its uplinks");
     ServiceError::bad_request(message).with_hint(

@@ -196,7 +196,8 @@ impl Composer {
         batch.expect(Schedule::KIND, schedule.id(), None).put(&schedule)?;
         self.commit_calendar(batch, &[]).await?;
         drop(turn);
-        // The answer says what becomes of a window that is open already. Where that can't be decided now, it is soon.
+        // Decides on a window that is already open, so that the answer includes the decision. On an error the clock
+        // retries.
         if let Err(error) = self.decide_openings(self.clock.now()).await {
             tracing::debug!(schedule = schedule.id(), %error, "whether it opens at once is not decided yet");
         }

@@ -26,7 +26,7 @@ const FIELDS: [(&str, &str); 5] = [
     ("day of the week", "0 to 7, or SUN to SAT"),
 ];
 
-/// Its first field that can't be read by itself, in the words of whoever writes it.
+/// Describes the first field that does not parse on its own.
 fn wrong_field(text: &str) -> Option<String> {
     let fields = text.split_whitespace().zip(FIELDS).enumerate();
     let mut wrong = fields.filter_map(|(at, (field, (name, allowed)))| {

@@ -1,4 +1,4 @@
-//! What an agent measures of its GPUs, and what of that a manager is told.
+//! An agent's telemetry of its GPUs, and its report to a manager.
 
 use super::asked::{Pool, pool, pool_with};
 use super::tree::{GPU, PORT, library};
@@ -28,7 +28,7 @@ async fn counted(pool: &Pool) -> Option<Counted> {
     read(pool).await.correctable
 }
 
-/// Fault 51: at both ends of the link, each as the kernel has it; what can't be read is not told.
+/// Fault 51: both ends of the link count, each with the kernel's value; an unreadable count is left out.
 #[tokio::test]
 async fn correctable_errors_are_counted_at_both_ends_of_a_link() {
     let pool = pool().await;
@@ -79,7 +79,7 @@ async fn correctable_errors_are_counted_at_both_ends_of_a_link() {
     pool.agent.stop().await;
 }
 
-/// Fault 51: what is counted of a function that answers nothing says nothing of its link.
+/// Fault 51: the counts of a function that does not answer prove nothing about its link.
 #[tokio::test]
 async fn a_gpu_that_is_dead_counts_nothing() {
     let pool = pool().await;

@@ -74,7 +74,7 @@ fn it() -> Whereabouts {
     }
 }
 
-/// Does what it is asked for, at the device and at the slots.
+/// Switches the locators of the device and of the slots as requested.
 fn switch(documents: &mut Documents, body: &Value) -> Reply {
     if let Some(lit) = body.get("LocationIndicatorActive") {
         documents.set(DEVICE, "/LocationIndicatorActive", lit.clone());
@@ -196,7 +196,7 @@ async fn what_shows_the_serial_number_that_it_had_or_none_is_lit() {
     }
 }
 
-/// Somebody has put another GPU where it was seen.
+/// Another GPU has replaced it since the last poll.
 #[tokio::test]
 async fn another_one_in_its_place_is_not_lit_for_it() {
     const OTHER: &str = "/redfish/v1/Chassis/Box/PCIeDevices/GPU7";
@@ -251,7 +251,7 @@ async fn where_its_name_is_another_s_by_now_its_slot_is_lit_that_holds_it_or_nob
     }
 }
 
-/// What is lit where another one sits may have been lit by hand for that one.
+/// A locator at another GPU may have been lit by hand for that one.
 #[tokio::test]
 async fn what_shows_its_serial_number_or_none_is_put_out_and_another_one_s_light_is_left() {
     for (shown, is_put_out) in [("S-1", true), ("", true), ("S-2", false)] {
@@ -269,7 +269,7 @@ async fn what_shows_its_serial_number_or_none_is_put_out_and_another_one_s_light
     }
 }
 
-/// It was taken out; its slot is lit still, and holds nobody, or another one by now.
+/// The GPU was removed; its slot is still lit, and is empty or holds another GPU.
 #[tokio::test]
 async fn the_light_of_a_slot_is_put_out_where_nobody_else_sits_there() {
     const OTHER: &str = "/redfish/v1/Chassis/Box/PCIeDevices/GPU7";

@@ -65,7 +65,7 @@ fn chosen(text: &str) -> Result<Filter, Refusal> {
     Ok(filter)
 }
 
-/// What events have of a property; `None` where that is not known beforehand.
+/// The values that a property can have in events; `None` if the set is open.
 fn values(property: &str) -> Option<Vec<String>> {
     let owned = |values: &[&str]| values.iter().map(|&value| value.to_owned()).collect();
     Some(match property {

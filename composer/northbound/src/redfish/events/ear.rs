@@ -55,7 +55,8 @@ pub(super) struct Ear {
     /// Something may be in the log that was not heard.
     behind: bool,
     waiting: VecDeque<Letter>,
-    /// The last report that was taken: whoever opens an ear gives it one, and the hub may give it the same.
+    /// The last report taken, to drop a duplicate: the opener of an ear passes it a report, and the hub may send the
+    /// same.
     report: Option<Bytes>,
     heard: Receiver<Heard>,
 }

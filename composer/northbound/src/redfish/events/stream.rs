@@ -104,7 +104,7 @@ fn last_event_id(headers: &HeaderMap) -> Result<Option<EventId>, Refusal> {
     })
 }
 
-/// By what somebody was let in.
+/// The credential that admitted the client.
 enum Proof {
     Session(String),
     /// The account as it was then: with another password it is another revision.

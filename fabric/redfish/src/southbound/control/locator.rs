@@ -2,7 +2,7 @@
 //! slot in its box that bears its label (PCIeSlots v1.4 and later): a slot is there also when its GPU is gone.
 //!
 //! Where a GPU sits is as old as the last look. Nothing is lit, nor put out, that holds another one by now, as its serial
-//! number shows: somebody may have lit it by hand for that one.
+//! number shows: it may have been lit by hand for that one.
 
 use super::{Call, Failed, STALE_RETRIES, conflict};
 use crate::southbound::links;
@@ -23,7 +23,7 @@ enum Light<'a> {
     },
 }
 
-/// A light as it is, and what is to be sent to change it.
+/// The state of a locator, and the request that changes it.
 struct Seen {
     lit: bool,
     /// Of the resource that carries it.
@@ -41,6 +41,9 @@ pub(super) async fn set(call: &Call<'_>, at: &Whereabouts, lit: bool) -> Result<
         let Some(seen) = light.look(call, lit).await? else {
             return Err(cannot(at));
         };
+        if let Some(serial) = another(seen.serial.as_deref(), at.serial.as_deref()) {
+            return Err(Other::at(light.path(), serial).refusal(at));
+        }
         if seen.lit == lit {
             return Ok(());
         }
@@ -51,7 +54,7 @@ pub(super) async fn set(call: &Call<'_>, at: &Whereabouts, lit: bool) -> Result<
         }
     }
     Err(conflict(format!(
-        "{} was changed by somebody else each time after it was read",
+        "{} was changed by another client after each read",
         light.path()
     )))
 }
@@ -109,7 +112,7 @@ enum Occupant {
     Another(Other),
 }
 
-/// Another one than is meant, by its serial number.
+/// A GPU with another serial number than the intended one.
 struct Other {
     path: String,
     serial: String,
@@ -133,13 +136,13 @@ impl Other {
     }
 }
 
-/// The serial number that is shown, where it is another than the one that is meant.
+/// The shown serial number, if it differs from the intended one.
 fn another<'s>(shown: Option<&'s str>, meant: Option<&str>) -> Option<&'s str> {
     let (shown, meant) = (shown?, meant?);
     (!shown.eq_ignore_ascii_case(meant)).then_some(shown)
 }
 
-/// Who sits in the slot of a label, as what it links to says.
+/// The occupant of the slot with a label, from the links of the slot.
 async fn occupant(call: &Call<'_>, path: &str, label: &str, meant: &str) -> Result<Occupant, DriverError> {
     let Some(slots) = call.read_if_there::<redfish::PCIeSlots>(path).await? else {
         return Ok(Occupant::NotShown);
@@ -247,7 +250,7 @@ fn cannot(at: &Whereabouts) -> DriverError {
     let slot = at.slot.as_deref().map(|slot| format!("slot {slot}"));
     let places: Vec<String> = at.locator.iter().cloned().chain(slot).collect();
     DriverError::cannot_tell(match places.is_empty() {
-        true => "nobody knows where it sits".to_owned(),
+        true => "its slot is unknown".to_owned(),
         false => format!("neither it nor its slot shows {PROPERTY} ({})", places.join(", ")),
     })
 }

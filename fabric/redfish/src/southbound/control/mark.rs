@@ -47,7 +47,7 @@ pub(super) async fn set(
         }
     }
     Err(conflict(format!(
-        "{path} was changed by somebody else each time after it was read"
+        "{path} was changed by another client after each read"
     )))
 }
 

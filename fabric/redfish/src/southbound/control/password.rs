@@ -45,7 +45,7 @@ pub(super) async fn change(call: &Call<'_>, account: &str, new: &str) -> Result<
         }
     }
     Err(conflict(format!(
-        "{account} was changed by somebody else each time after it was read"
+        "{account} was changed by another client after each read"
     )))
 }
 

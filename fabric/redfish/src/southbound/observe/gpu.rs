@@ -140,7 +140,7 @@ impl GpuSeen {
             self.health = device.health;
         }
         self.firmware = self.firmware.take().or_else(|| device.firmware.clone());
-        // The device is what is pulled out.
+        // A technician pulls the device, so its locator is the GPU's.
         let light = device.lit.map(|lit| LightSeen {
             path: device.path.clone(),
             lit,

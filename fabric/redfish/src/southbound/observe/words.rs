@@ -4,7 +4,7 @@ use poolwright_model::topology::{Health, PciIds, PowerState};
 use poolwright_model::units::{Lanes, LinkWidth, PcieGeneration};
 use poolwright_redfish_model as redfish;
 
-/// Whether a light is lit; `None` where there is none. One of which the service knows nothing is there all the same.
+/// Whether a locator is lit; `None` if there is none. A `null` from the service is a locator that is off.
 pub(crate) fn lit(shown: Option<bool>, others: &redfish::Extra) -> Option<bool> {
     shown.or_else(|| others.is_null("LocationIndicatorActive").then_some(false))
 }
