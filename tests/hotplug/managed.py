@@ -155,7 +155,7 @@ class Managed:
     def is_at(self, guest, what):
         """The manager and the kernels say the same; a kernel may be a moment behind QEMU."""
         expected = [guest] if guest else []
-        self.manager.until(f"{what}: seen by {expected}", lambda: self.seen_by() == expected, 30)
+        self.manager.until(f"{what}: seen by {expected}", lambda: self.seen_by() == expected)
         self.suite.equal(self.where()[0], guest, f"manager: {what}: where it is")
 
     def over(self, what):
@@ -176,7 +176,7 @@ class Managed:
             steps = [step for one in self.manager.get("operations") for step in one["steps"]]
             return [step for step in steps if words in (step["waiting_for"] or "")]
 
-        self.manager.until(f"an operation waits for {words!r}", waits, 30)
+        self.manager.until(f"an operation waits for {words!r}", waits)
 
     def until_asked_to_let_go(self):
         """Until a detach that was begun has come to its guest."""
@@ -184,7 +184,7 @@ class Managed:
             steps = [step for one in self.manager.get("operations") for step in one["steps"]]
             return [step for step in steps if (step["verb"], step["state"]) == ("unbind", "running")]
 
-        self.manager.until("a guest is asked to let go", asked, 30)
+        self.manager.until("a guest is asked to let go", asked)
 
     def kill_guest(self, name):
         """Until nobody listens any more where its manager asks."""
@@ -196,7 +196,7 @@ class Managed:
             with socket.socket(socket.AF_UNIX) as link:
                 return link.connect_ex(str(guest.folder / "fabric")) == errno.ECONNREFUSED
 
-        self.manager.until(f"{name} is dead", is_gone, 30)
+        self.manager.until(f"{name} is dead", is_gone)
 
     def restart_guest(self, name):
         guest = self.guests[name]

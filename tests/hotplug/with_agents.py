@@ -49,7 +49,7 @@ def serve(lab, name):
     guest = lab.guests[name]
     guest.sh("test -e /tmp/agent.pid && kill -9 $(cat /tmp/agent.pid)")
     guest.sh(f"poolwright agent serve --dir {guest.agent} </dev/null >/tmp/agent.log 2>&1 & echo $! >/tmp/agent.pid")
-    lab.manager.until(f"{name}: its agent listens", lambda: "listens" in guest.sh("cat /tmp/agent.log")[1], 30)
+    lab.manager.until(f"{name}: its agent listens", lambda: "listens" in guest.sh("cat /tmp/agent.log")[1])
 
 
 def confirming(lab):
@@ -114,7 +114,7 @@ def mounted(lab):
     have_agents(lab, ONE)
     guest, disk = lab.guests[ONE], "/dev/nvme1n1"
     lab.ended_well(lab.attach(ONE, of=lab.disk), "a disk is attached")
-    lab.manager.until("its kernel shows the disk", lambda: guest.sh(f"test -b {disk}")[0] == 0, 30)
+    lab.manager.until("its kernel shows the disk", lambda: guest.sh(f"test -b {disk}")[0] == 0)
     status, said = guest.sh(f"mke2fs {disk} && mount -t ext4 {disk} /mnt && echo written >/mnt/file")
     lab.check(status == 0, "the disk is mounted", said)
     refused = lab.detach(of=lab.disk)
@@ -126,7 +126,7 @@ def mounted(lab):
     guest.sh("umount /mnt")
     lab.ended_well(lab.detach(of=lab.disk), "a disk that is mounted no more goes")
     lab.suite.equal(lab.manager.gpu(DISK_SERIAL)["state"], "free", "manager: a disk that went")
-    lab.manager.until("its kernel shows the disk no more", lambda: guest.sh(f"test -b {disk}")[0] != 0, 30)
+    lab.manager.until("its kernel shows the disk no more", lambda: guest.sh(f"test -b {disk}")[0] != 0)
 
 
 def hooks(guest, **lines):

@@ -115,8 +115,15 @@ def judge(report, patterns, status):
     return f"no failure matches {', '.join(unmet)}" if unmet else None
 
 
-# Where else the checks of a suite are.
-CHECKS = {"hotplug": "tests/hotplug", "redfish": "tests/conformance", "conformance": "tests/conformance"}
+# Where else the checks of a suite are. What all suites share is in tests/lib.
+CHECKS = {
+    "hotplug": "tests/hotplug",
+    "redfish": "tests/conformance",
+    "conformance": "tests/conformance",
+    "layering": "tests/tests",
+    "torture": "tests/src/torture",
+    "power": "tests/src/power",
+}
 
 
 def changed(suites):
@@ -128,6 +135,8 @@ def changed(suites):
     names = git("diff", "--name-only", commit, "--", "tests").splitlines()
     names += git("ls-files", "--others", "--exclude-standard", "--", "tests").splitlines()
     folders = {name.rpartition("/")[0] for name in names}
+    if "tests/lib" in folders:
+        return suites
     return [
         name
         for name in suites

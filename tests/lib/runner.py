@@ -1,6 +1,8 @@
 """Builds, runs the suites two at a time, plants faults, and prints the minutes of each step. See tests/run."""
 
 import argparse
+import contextlib
+import ctypes
 import json
 import os
 import re
@@ -19,14 +21,17 @@ BUDGET_MINUTES = 25
 # The committed minutes of each step are a table there.
 BENCHMARKS = Path("docs/BENCHMARKS.md")
 AT_A_TIME = 2
-# A build from nothing takes 9 GB, a run on top of one little.
-FREE_GB = {True: 12, False: 2}
+# A build from nothing takes 4 GB, and the planted copies 2 more; a run on top of a build takes little.
+FREE_GB = {True: 8, False: 2}
 # After TERM, until a step is killed: timeout kills a suite 30 s after TERM.
 ENDS_WITHIN_S = 40
 COMMAND_LIMIT_S = 3600
 # A step that grew by less has not grown.
 NOISE_MINUTES = 0.2
 INSTALL_S = int(os.environ.get("INSTALL_SECONDS", 0))
+# The descriptor of the lock that tests/run holds.
+LOCK = 9
+PR_SET_CHILD_SUBREAPER = 36
 
 
 def fail(text):
@@ -41,8 +46,23 @@ def free_gb():
     return shutil.disk_usage(".").free / 1e9
 
 
+def orphans():
+    """Processes that a step started and left: they have become children of this process."""
+    found = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            name, _, rest = stat.read_text().partition("(")[2].rpartition(")")
+            if rest.split()[0] != "Z" and int(rest.split()[1]) == os.getpid():
+                found.append((int(stat.parent.name), name))
+    return found
+
+
 def disk_is_full():
     return "; the disk is full" if free_gb() < 0.2 else ""
+
+
+# What a suite writes that checked nothing.
+NOTHING = {"passed": 0, "failed": 0, "failures": []}
 
 
 class Step:
@@ -53,22 +73,29 @@ class Step:
         self.report = {"suite": name}
         self.output = output or REPORTS / f"{name}.log"
         with self.output.open("wb") as out:
-            # setpriv ends the step when this process ends, however it ends; timeout passes signals on to the group.
+            # setpriv ends the step when this process ends, however it ends; timeout passes signals on to the group. The
+            # step keeps the lock until all of it has ended.
             self.process = subprocess.Popen(
                 ["setpriv", "--pdeathsig", "TERM", "timeout", "--kill-after=30", str(limit), *command],
                 env=os.environ | (environment or {}), stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT,
+                pass_fds=[LOCK],
             )  # fmt: skip
 
     def has_ended(self):
-        """Whether the process ended; reads its usage, which includes that of the children it waited for."""
-        if self.process.returncode is not None:
+        """Whether the process and its group ended; reads its usage, which includes that of the children it waited for."""
+        if self.process.returncode is None:
+            pid, status, usage = os.wait4(self.process.pid, os.WNOHANG)
+            if pid == 0:
+                return False
+            self.process.returncode = os.waitstatus_to_exitcode(status)
+            self.seconds, self.cpu = time.monotonic() - self.began, usage.ru_utime + usage.ru_stime
+            self.killed_at = time.monotonic() + ENDS_WITHIN_S
+        # At its time limit a shell ends at once, and what it ran has time to end after it.
+        try:
+            os.killpg(self.process.pid, signal.SIGKILL if time.monotonic() > self.killed_at else 0)
+        except ProcessLookupError:
             return True
-        pid, status, usage = os.wait4(self.process.pid, os.WNOHANG)
-        if pid == 0:
-            return False
-        self.process.returncode = os.waitstatus_to_exitcode(status)
-        self.seconds, self.cpu = time.monotonic() - self.began, usage.ru_utime + usage.ru_stime
-        return True
+        return False
 
     def wait(self):
         while not self.has_ended():
@@ -104,14 +131,25 @@ class Run:
     def stop(self):
         """Ends what runs: each step has time to end what it started."""
         for step in self.running:
-            if not step.has_ended():
+            if step.process.returncode is None:
                 os.kill(step.process.pid, signal.SIGTERM)
         end = time.monotonic() + ENDS_WITHIN_S
         for step in self.running:
             while not step.has_ended():
                 if time.monotonic() > end:
-                    os.kill(step.process.pid, signal.SIGKILL)
+                    with contextlib.suppress(ProcessLookupError):
+                        os.killpg(step.process.pid, signal.SIGKILL)
                 time.sleep(0.05)
+        self.end_orphans()
+
+    def end_orphans(self):
+        """Ends processes that steps left behind; returns their names."""
+        left = orphans()
+        for pid, _ in left:
+            with contextlib.suppress(OSError):
+                os.kill(pid, signal.SIGKILL)
+                os.waitpid(pid, 0)
+        return [name for _, name in left]
 
     def command(self, name, *command):
         """Runs a command to its end; returns whether it passed."""
@@ -139,12 +177,14 @@ class Run:
         """The result of a suite that ended; sets whether it passed."""
         status, file, broken = step.process.returncode, REPORTS / step.name / "result.json", None
         try:
-            result = json.loads(file.read_text())
+            result = NOTHING | json.loads(file.read_text())
         except (OSError, ValueError):
-            result = {"passed": 0, "failed": 0, "failures": []}
+            result = dict(NOTHING)
             broken = f"it ended with status {status} before it wrote a result: {step.tail(3)}{disk_is_full()}"
-        if status in (124, 137):
+        if status == 124:
             broken = "it was stopped at its time limit"
+        elif status == 137:
+            broken = "it was killed: at its time limit, or for memory"
         if broken:
             result["broken"] = broken
         if "broken" in result:
@@ -175,7 +215,12 @@ class Run:
         """Passes when the suite detects its planted fault, by the checks that the plant names."""
         patterns = plants.expected(name)
         with plants.planted(name) as environment:
-            step = self.suite(name, f"{name}-planted", environment | {"FULL": "no"}).wait()
+            try:
+                step = self.suite(name, f"{name}-planted", environment | {"FULL": "no"}).wait()
+            except KeyboardInterrupt:
+                # Before its copy of the tree is removed.
+                self.stop()
+                raise
             result = self.read(step)
         unproven = plants.judge(result, patterns, step.process.returncode)
         step.ok = unproven is None
@@ -223,6 +268,8 @@ def arguments():
     for name in there:
         if not os.access(SUITES / name, os.X_OK):
             fail(f"{SUITES / name} is not executable: chmod +x it")
+        if not header(SUITES / name, "what") or not header(SUITES / name, "limit"):
+            fail(f"{SUITES / name} lacks a line '# what:' or '# limit:'")
     unknown = [name for name in given.names if name not in there]
     if unknown:
         fail(f"no suite {unknown[0]}; there are: {' '.join(there)}")
@@ -235,8 +282,8 @@ def arguments():
 
 
 def room_on_disk(given):
-    # .ci/run builds with other settings than the build that may be there, and --full also builds for release.
-    builds = given.lints or given.full or not Path(os.environ["POOLWRIGHT"]).exists()
+    # --full also builds for release.
+    builds = given.full or not Path(os.environ["POOLWRIGHT"]).exists()
     needed = FREE_GB[builds]
     if free_gb() < needed:
         fail(f"{needed} GB must be free on the disk of {Path.cwd()}, and {free_gb():.1f} GB are: remove target/, or make room")
@@ -249,7 +296,8 @@ def run(run, given):
     for name in given.names:
         (REPORTS / f"{name}{'-planted' if only_plants else ''}.json").unlink(missing_ok=True)
     # A plant that no longer fits the code is found before anything is built.
-    plants.check(given.names)
+    if given.all or only_plants:
+        plants.check(given.names)
     if given.lints:
         run.command("formatting", "cargo", "fmt", "--all", "--check")
         run.command("lints", "cargo", "clippy", "--workspace", "--all-targets", "--", "-D", "warnings")
@@ -265,10 +313,12 @@ def run(run, given):
         to_plant = given.names
     elif given.all:
         to_plant = plants.changed(given.names)
-    if all(step.ok for step in run.steps):
-        detected = [run.plant(name) for name in to_plant]
-        if all(detected) and given.all and (given.planted or given.full):
-            say(plants.record_passed())
+    if not all(step.ok for step in run.steps):
+        say(f"no faults planted, as a step failed: {' '.join(to_plant) or 'none was due'}")
+        return
+    detected = [run.plant(name) for name in to_plant]
+    if all(detected) and given.all and (given.planted or given.full):
+        say(plants.record_passed())
 
 
 def stopped(*_):
@@ -278,6 +328,8 @@ def stopped(*_):
 def main():
     given = arguments()
     signal.signal(signal.SIGTERM, stopped)
+    # Orphans become children of this process, so that it sees and ends them.
+    ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     room_on_disk(given)
     this = Run(given.full)
     try:
@@ -289,7 +341,11 @@ def main():
     except (RuntimeError, OSError) as error:
         this.stop()
         fail(f"{error}{disk_is_full()}")
-    sys.exit(0 if this.summary() else 1)
+    left = this.end_orphans()
+    passed = this.summary()
+    if left:
+        say(f"FAILED   processes were left behind, and were ended: {', '.join(left)}")
+    sys.exit(0 if passed and not left else 1)
 
 
 main()

@@ -32,6 +32,8 @@ class Stopped(BaseException):
 
 
 def _stop(*_):
+    # timeout sends it twice, and the way out must not be interrupted.
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
     raise Stopped
 
 

@@ -1,6 +1,8 @@
-//! Fault 8 at its worst, over real HTTPS and in real time: a manager is stopped exactly between its last look at its
-//! lease and the request, another one takes over and goes on, and ten terms later the first sends what it had begun.
-//! Where the endpoint has sessions it is refused; where it has none it comes true, is seen, and is undone.
+//! Fault 8 at its worst, over real HTTPS: a manager is stopped exactly between its last look at its lease and the request,
+//! another one takes over and goes on, and ten terms later the first sends what it had begun. Where the endpoint has
+//! sessions it is refused; where it has none it comes true, is seen, and is undone.
+//!
+//! Terms pass by a clock of the test's: nobody loses a lease because the machine was busy elsewhere.
 
 #![expect(clippy::unwrap_used, reason = "a test that can't go on has failed")]
 
@@ -13,19 +15,21 @@ use poolwright_redfish::client::{Auth, Endpoint, Secret, Tls};
 use poolwright_redfish::southbound::RedfishDriver;
 use poolwright_service::clock::WallClock;
 use poolwright_service::endpoint::{Connected, Connector, EndpointSpec, Standing};
-use poolwright_service::leases::Sharing;
+use poolwright_service::leases::{BootClock, ManagerRecord, Sharing};
 use poolwright_service::runner::run;
 use poolwright_service::{Change, Composer, How, Operation, OperationState, Options, Release};
-use poolwright_store::{SqliteStore, Store};
+use poolwright_store::{SqliteStore, Store, read};
 use poolwright_tests::stopped::{Gate, StoppableLine, StoppableStore};
 use poolwright_tests::torture::line::spec_of;
 use serde_json::json;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 const TERM: Duration = Duration::from_millis(1_500);
+/// The second waits for so long for what the first may have sent, at the endpoint and for each step. The first sends
+/// nothing meanwhile, so this may be short.
+const HOLD: Duration = Duration::from_secs(3);
 const PATIENCE: Duration = Duration::from_secs(60);
 const ME: &str = "tester";
 
@@ -69,7 +73,25 @@ impl Connector for Https {
     }
 }
 
+/// The clock of leases: it stands still until somebody sets it forward.
+#[derive(Default)]
+struct SetClock(Mutex<Duration>);
+
+impl SetClock {
+    fn forward(&self, by: Duration) {
+        *self.0.lock().unwrap() += by;
+    }
+}
+
+impl BootClock for SetClock {
+    fn now(&self) -> Duration {
+        *self.0.lock().unwrap()
+    }
+}
+
 struct Manager {
+    /// In the store.
+    id: String,
     composer: Composer,
     gate: Gate,
     stop: CancellationToken,
@@ -77,35 +99,45 @@ struct Manager {
 
 struct Scene {
     rack: Arc<Running>,
+    store: Arc<dyn Store>,
+    clock: Arc<SetClock>,
     first: Manager,
     second: Manager,
 }
 
-async fn manager(store: &Arc<dyn Store>, rack: &Arc<Running>, name: &str) -> Manager {
+/// `deadline`: the longest that one of its requests may take.
+async fn manager(
+    (store, rack, clock): (&Arc<dyn Store>, &Arc<Running>, &Arc<SetClock>),
+    name: &str,
+    deadline: Duration,
+) -> Manager {
     let gate = Gate::open();
     let mut options = Options {
         poll: Some(Duration::from_millis(300)),
         ..Options::default()
     };
     let execute = &mut options.execute;
-    (execute.act_deadline, execute.host_deadline) = (Duration::from_secs(3), Duration::from_secs(3));
+    (execute.act_deadline, execute.host_deadline) = (deadline, PATIENCE);
     (execute.late, execute.settle) = (Duration::from_secs(1), Duration::from_millis(300));
     execute.first_pause = Duration::from_millis(100);
-    let sharing = Sharing::new(
-        format!("home-of-{name}"),
-        name.to_owned(),
-        execute.longest_write(),
-    );
-    options.sharing = Some(Sharing {
+    let sharing = Sharing {
         term: TERM,
-        ..sharing
-    });
+        clock: clock.clone(),
+        ..Sharing::new(format!("home-of-{name}"), name.to_owned(), HOLD)
+    };
+    let id = sharing.id.clone();
+    options.sharing = Some(sharing);
     let line = StoppableLine(Arc::new(Https(rack.clone())), gate.clone());
     let store = StoppableStore(store.clone(), gate.clone());
     let composer = Composer::open(Arc::new(store), Arc::new(line), Arc::new(WallClock), options);
     let (composer, stop) = (composer.await.unwrap(), CancellationToken::new());
     tokio::spawn(run(composer.clone(), stop.clone()));
-    Manager { composer, gate, stop }
+    Manager {
+        id,
+        composer,
+        gate,
+        stop,
+    }
 }
 
 impl Scene {
@@ -113,7 +145,9 @@ impl Scene {
     async fn set(sessions: bool) -> Self {
         let rack = Arc::new(serve(rack(sessions), ServeOptions::default()).await.unwrap());
         let store: Arc<dyn Store> = Arc::new(SqliteStore::in_memory().unwrap());
-        let first = manager(&store, &rack, "first").await;
+        let clock = Arc::new(SetClock::default());
+        let shared = (&store, &rack, &clock);
+        let first = manager(shared, "first", PATIENCE).await;
         for at in rack.endpoints() {
             let added = first.composer.add_endpoint(spec_of(&at.name), Standing::Adopted);
             added.await.unwrap();
@@ -122,9 +156,12 @@ impl Scene {
         first.done(first.compose("before").await).await;
         first.done(first.release("before").await).await;
         Self {
-            second: manager(&store, &rack, "second").await,
+            // What it takes over it holds for as long as a request of its own may take.
+            second: manager(shared, "second", HOLD).await,
             first,
             rack,
+            store,
+            clock,
         }
     }
 
@@ -146,7 +183,7 @@ impl Scene {
     }
 
     /// The first is asked for something, and stopped before it sends such a request: it gives no answer.
-    async fn stops_before(&self, request: &'static str, asked: impl AsyncFn(&Manager) -> Change) -> Instant {
+    async fn stops_before(&self, request: &'static str, asked: impl AsyncFn(&Manager) -> Change) {
         let first = &self.first;
         first.gate.stop_before(request);
         let stopped = async {
@@ -157,12 +194,25 @@ impl Scene {
         };
         let stopped = tokio::time::timeout(PATIENCE, stopped).await;
         assert!(stopped.is_ok(), "it sent no {request}");
-        Instant::now()
     }
 
-    /// The first goes on ten terms after it was stopped, and so its request arrives.
-    async fn goes_on_late(&self, stopped: Instant) -> Result<(), DriverError> {
-        tokio::time::sleep_until(stopped + TERM * 10).await;
+    /// The second takes the first for dead, and finishes the one operation that it was at.
+    async fn is_taken_over(&self) {
+        let all = self.second.composer.operations().await.unwrap();
+        let open: Vec<&Operation> = all.iter().filter(|operation| !operation.is_settled()).collect();
+        assert_eq!(open.len(), 1);
+        self.until("the first is taken for dead", async || {
+            self.clock.forward(TERM / 10);
+            let known = read::<ManagerRecord>(&*self.store, &self.first.id).await;
+            known.unwrap().is_none()
+        })
+        .await;
+        self.second.completes(open[0]).await;
+    }
+
+    /// The first goes on after ten terms, and so its request arrives.
+    async fn goes_on_late(&self) -> Result<(), DriverError> {
+        self.clock.forward(TERM * 10);
         self.first.gate.go_on();
         tokio::time::timeout(PATIENCE, self.first.gate.came_late())
             .await
@@ -217,14 +267,6 @@ impl Manager {
         assert_eq!(ended.state, OperationState::Completed, "{:?}", ended.error());
     }
 
-    /// The one operation that another manager was at.
-    async fn finishes_what_goes_on(&self) {
-        let all = self.composer.operations().await.unwrap();
-        let open: Vec<&Operation> = all.iter().filter(|operation| !operation.is_settled()).collect();
-        assert_eq!(open.len(), 1);
-        self.completes(open[0]).await;
-    }
-
     /// How many operations of a kind it has brought to a good end.
     async fn completed(&self, kind: OperationKind) -> usize {
         let all = self.composer.operations().await.unwrap();
@@ -235,41 +277,39 @@ impl Manager {
 }
 
 /// The first is stopped before it binds; the second binds instead, and lets go again.
-async fn a_late_bind(sessions: bool) -> (Scene, Result<(), DriverError>) {
+async fn a_late_bind(sessions: bool) -> Scene {
     let scene = Scene::set(sessions).await;
-    let stopped = scene
+    scene
         .stops_before("bind", async |first| first.compose("chat").await)
         .await;
     assert_eq!(scene.bound(), 0, "it was not sent");
-    scene.second.finishes_what_goes_on().await;
+    scene.is_taken_over().await;
     assert_eq!(scene.bound(), 1);
     scene.second.done(scene.second.release("chat").await).await;
     assert_eq!(scene.bound(), 0);
-    let late = scene.goes_on_late(stopped).await;
-    (scene, late)
+    scene
 }
 
 /// The first is stopped before it unbinds; the second unbinds instead, and gives the GPU to somebody else.
-async fn a_late_unbind(sessions: bool) -> (Scene, Result<(), DriverError>) {
+async fn a_late_unbind(sessions: bool) -> Scene {
     let scene = Scene::set(sessions).await;
     scene.first.done(scene.first.compose("chat").await).await;
-    let stopped = scene
+    scene
         .stops_before("unbind", async |first| first.release("chat").await)
         .await;
     assert_eq!(scene.bound(), 1, "it was not sent");
-    scene.second.finishes_what_goes_on().await;
+    scene.is_taken_over().await;
     assert_eq!(scene.bound(), 0);
     scene.second.done(scene.second.compose("search").await).await;
     assert_eq!(scene.bound(), 1);
-    let late = scene.goes_on_late(stopped).await;
-    (scene, late)
+    scene
 }
 
 /// Fault 8: with sessions.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_bind_that_comes_late_is_refused_where_its_session_was_ended() {
-    let (scene, late) = a_late_bind(true).await;
-    let refused = late.unwrap_err();
+    let scene = a_late_bind(true).await;
+    let refused = scene.goes_on_late().await.unwrap_err();
     assert!(refused.message.contains("session"), "{refused:?}");
     scene.ends_well(0).await;
 }
@@ -277,8 +317,8 @@ async fn a_bind_that_comes_late_is_refused_where_its_session_was_ended() {
 /// Fault 8: with sessions.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_unbind_that_comes_late_is_refused_where_its_session_was_ended() {
-    let (scene, late) = a_late_unbind(true).await;
-    let refused = late.unwrap_err();
+    let scene = a_late_unbind(true).await;
+    let refused = scene.goes_on_late().await.unwrap_err();
     assert!(refused.message.contains("session"), "{refused:?}");
     assert_eq!(scene.second.completed(OperationKind::Repair).await, 0);
     scene.ends_well(1).await;
@@ -287,9 +327,9 @@ async fn an_unbind_that_comes_late_is_refused_where_its_session_was_ended() {
 /// Fault 8: without.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_bind_that_comes_late_where_there_are_no_sessions_is_seen_and_undone() {
-    let (scene, late) = a_late_bind(false).await;
-    late.unwrap();
+    let scene = a_late_bind(false).await;
     let released = scene.second.completed(OperationKind::Late).await;
+    scene.goes_on_late().await.unwrap();
     scene
         .until("it is let go of", async || {
             scene.second.completed(OperationKind::Late).await > released
@@ -302,8 +342,8 @@ async fn a_bind_that_comes_late_where_there_are_no_sessions_is_seen_and_undone()
 /// Fault 8: without.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_unbind_that_comes_late_where_there_are_no_sessions_is_seen_and_undone() {
-    let (scene, late) = a_late_unbind(false).await;
-    late.unwrap();
+    let scene = a_late_unbind(false).await;
+    scene.goes_on_late().await.unwrap();
     scene
         .until("it is bound again", async || {
             scene.second.completed(OperationKind::Repair).await > 0

@@ -149,16 +149,26 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("pid");
         let script = format!("sleep 1000 & echo $! >{}; wait", file.display());
-        let hung = end_of(
-            &format!(r#"["/bin/sh", "-c", "{script}"]"#),
-            Duration::from_secs(1),
-        )
-        .await;
-        assert_eq!(hung.how, HowItEnded::TimedOut { after_s: 1 });
-        let pid: u32 = std::fs::read_to_string(file).unwrap().trim().parse().unwrap();
+        let command = format!(r#"["/bin/sh", "-c", "{script}"]"#);
+        let told = || std::fs::read_to_string(&file).unwrap_or_default();
+        let started = async {
+            while !told().ends_with('\n') {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+            // The limit is not waited for: a paused clock goes on to it when there is nothing else to do.
+            tokio::time::pause();
+            std::future::pending::<HookEnd>().await
+        };
+        let hung = tokio::select! {
+            hung = end_of(&command, LONG) => hung,
+            never = started => never,
+        };
+        tokio::time::resume();
+        assert_eq!(hung.how, HowItEnded::TimedOut { after_s: 60 });
+        let pid: u32 = told().trim().parse().unwrap();
         let state = || std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
         // Gone, or waiting for whoever reaps orphans here.
-        for _ in 0..1000 {
+        for _ in 0..6000 {
             let state = state();
             if state.is_empty() || state.contains(") Z ") {
                 return;

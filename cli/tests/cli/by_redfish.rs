@@ -95,11 +95,15 @@ pub fn message(answer: &Answer) -> &str {
 
 #[tokio::test]
 async fn a_task_is_followed_while_it_runs_and_cancelled() {
-    let folder = tempfile::tempdir().unwrap();
-    let rack = folder.path().join("slow.toml");
-    std::fs::write(&rack, slow_rack("8s")).unwrap();
-    let manager = Manager::start(folder.path(), &["--rack", rack.to_str().unwrap()]).await;
+    let (rack, folder) = (
+        Rack::start(&slow_rack("700ms")).await,
+        tempfile::tempdir().unwrap(),
+    );
+    let manager = Manager::start(folder.path(), &[]).await;
+    manager.adopt(&rack).await;
     let client = Client::of(&manager);
+    // While the rack stands still the task goes on, however long the requests take.
+    rack.server.signal("STOP").await;
     let wanted = json!({"Name": "slow", "Processors": {"Members": [{"@Redfish.RequestedCount": 2}]}});
     let posted = tokio::spawn({
         let client = client.clone();
@@ -132,6 +136,7 @@ async fn a_task_is_followed_while_it_runs_and_cancelled() {
 
     let cancelled = client.ask(Method::DELETE, place, None).await;
     assert_eq!(cancelled.status, 202, "{}", cancelled.body);
+    rack.server.signal("CONT").await;
     let ended = client
         .task(|task| task["Id"] == running["Id"] && task["EndTime"].is_string())
         .await;

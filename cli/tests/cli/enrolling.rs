@@ -1,6 +1,6 @@
 //! Agents of hosts: enrolled by a token, asked by the manager, renewed, revoked; with a real agent on a made-up host.
 
-use crate::support::{KeptAddress, Manager, Ran, run};
+use crate::support::{KeptAddress, Manager, PATIENCE, Ran, run};
 use serde_json::Value;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -241,12 +241,16 @@ async fn is_asked(manager: &Manager, attach: &str) {
 
 /// An agent takes a moment to start.
 async fn until_done(manager: &Manager, line: &str) -> Value {
-    for _ in 0..200 {
-        let ran = manager.run(line).await;
-        if ran.code == 0 {
-            return ran.json();
+    let done = async {
+        loop {
+            let ran = manager.run(line).await;
+            if ran.code == 0 {
+                return ran.json();
+            }
+            assert!(ran.err.contains("can't be reached"), "{ran:?}");
         }
-        assert!(ran.err.contains("can't be reached"), "{ran:?}");
-    }
-    panic!("{line} was never done");
+    };
+    tokio::time::timeout(PATIENCE, done)
+        .await
+        .unwrap_or_else(|_| panic!("{line} was never done"))
 }

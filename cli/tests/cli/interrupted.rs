@@ -1,8 +1,7 @@
 //! Interrupted commands: they end their sessions at services, release their claims, and print their partial results.
 
 use crate::serving::Sessions;
-use crate::support::{Rack, begin};
-use std::time::Duration;
+use crate::support::{Rack, begin, until};
 
 /// A rack whose answers take a while, so that there is something to interrupt.
 async fn slow_rack() -> (Rack, Sessions) {
@@ -15,17 +14,6 @@ async fn slow_rack() -> (Rack, Sessions) {
     let rack = Rack::start(&slow).await;
     let sessions = Sessions::of(&rack);
     (rack, sessions)
-}
-
-/// Looks again and again until it is so, for as long as a patient person would.
-async fn until(what: &str, mut so: impl AsyncFnMut() -> bool) {
-    for _ in 0..2000 {
-        if so().await {
-            return;
-        }
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
-    panic!("never: {what}");
 }
 
 /// Fault 38: nor by a program that is interrupted.

@@ -40,12 +40,14 @@ const CLIENTS: usize = 3;
 const ANSWERS: std::ops::Range<usize> = 1..4;
 /// … and then so many milliseconds, in which the next ones are at work.
 const AND_THEN: std::ops::Range<u64> = 0..150;
+/// Where every client was cut off, no answer comes any more.
+const ANSWERED: Duration = Duration::from_secs(30);
 /// Everything that was in flight is classified by then, or has come further since: how fast hangs on what else the machine
 /// does.
-const CLASSIFIED: Duration = Duration::from_secs(30);
+const CLASSIFIED: Duration = Duration::from_secs(90);
 /// An outcome that nobody knows is held for as long as it may still come, 24 s here; and others wait for it, each for
-/// the one before.
-const SETTLED: Duration = Duration::from_secs(300);
+/// the one before. Shorter than the 300 s after which nextest ends a test, so that it says what it waited for.
+const SETTLED: Duration = Duration::from_secs(240);
 
 /// Fault 1: the real program, at moments that are left to chance.
 /// Fault 63: whoever kills it.
@@ -76,8 +78,14 @@ async fn lives_and_deaths(options: &[&str], kills: usize) {
     let client = |nth| Client::new(nth, rng.u64(..), folder.path(), answers.clone());
     let mut clients: Vec<Client> = (0..CLIENTS).map(client).collect();
     let mut manager = Arc::new(manager);
-    let mut caught = 0;
-    for _ in 0..kills {
+    let (mut killed, mut caught) = (0, 0);
+    // What is in flight at a kill hangs on how fast the machine is.
+    while killed < kills || caught < kills / 4 {
+        assert!(
+            killed < 3 * kills,
+            "seed {seed}: of {killed} kills only {caught} hit anything"
+        );
+        killed += 1;
         let mut answered = answers.subscribe();
         let enough = *answered.borrow() + rng.usize(ANSWERS);
         let at_work = clients
@@ -85,7 +93,7 @@ async fn lives_and_deaths(options: &[&str], kills: usize) {
             .map(|client| tokio::spawn(client.work(manager.clone())));
         let at_work: Vec<_> = at_work.collect();
         // Where everything is refused it ends all the same.
-        let _ = tokio::time::timeout(CLASSIFIED, answered.wait_for(|so_far| *so_far >= enough)).await;
+        let _ = tokio::time::timeout(ANSWERED, answered.wait_for(|so_far| *so_far >= enough)).await;
         // The moment is left to chance: nothing is waited for.
         tokio::time::sleep(Duration::from_millis(rng.u64(AND_THEN))).await;
         manager.server.signal("KILL").await;
@@ -122,7 +130,7 @@ async fn lives_and_deaths(options: &[&str], kills: usize) {
         acknowledged.len()
     );
     assert!(
-        acknowledged.len() >= kills && done >= kills && caught >= kills / 4,
+        acknowledged.len() >= kills && done >= kills,
         "seed {seed}: too little was done"
     );
     assert_eq!(

@@ -118,21 +118,30 @@ async fn who_interrupts_a_wait_is_told_how_to_go_on() {
 #[tokio::test]
 async fn a_wait_that_ends_too_early_names_the_operation() {
     let (rack, _folder, manager) = managed().await;
+    // While the rack stands still no operation ends, however long the commands take.
+    rack.server.signal("STOP").await;
     let late = manager
         .run("compose --gpus 2 --name web --timeout 100ms")
         .await
         .expect(7, &["goes on", "ops wait"]);
+    rack.server.signal("CONT").await;
     let id = named_in(&late.err);
     manager
         .run(&format!("ops wait {id}"))
         .await
         .expect(0, &["completed"]);
 
-    let id = begun(&manager, "compose --gpus 4 --name more").await;
+    rack.server.signal("STOP").await;
+    let begun = manager
+        .run("compose --gpus 4 --name more --no-wait -o json")
+        .await;
+    let begun = begun.expect(0, &["ops wait"]).json();
+    let id = begun["operation"]["id"].as_str().unwrap();
     manager
-        .run_with(["ops", "cancel", &id, "--reason", "changed our mind", "--yes"])
+        .run_with(["ops", "cancel", id, "--reason", "changed our mind", "--yes"])
         .await
         .expect(0, &[]);
+    rack.server.signal("CONT").await;
     manager
         .run(&format!("ops wait {id}"))
         .await

@@ -1,7 +1,7 @@
 //! What `serve` leaves at the endpoints when it ends, and when it can't begin. The endpoints themselves are
 //! asked: an emulated rack counts its sessions.
 
-use crate::support::{KeptAddress, Manager, Rack, Server, run};
+use crate::support::{KeptAddress, Manager, Rack, Server, run, until};
 use serde_json::{Value, json};
 use std::net::TcpListener;
 
@@ -139,13 +139,7 @@ async fn one_that_is_stopped_while_it_starts_leaves_no_session() {
     let (rack, folder, sessions) = known_rack(&slow).await;
     let dir = folder.path().to_str().unwrap();
     let child = Server::begin(["serve", "--data-dir", dir, "--listen", "127.0.0.1:0"]);
-    for _ in 0..1000 {
-        if sessions.open().await > 0 {
-            break;
-        }
-        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
-    }
-    assert!(sessions.open().await > 0, "it has begun to look");
+    until("it has begun to look", async || sessions.open().await > 0).await;
     assert_eq!(child.terminate().await, 0);
     assert_eq!(sessions.open().await, 0);
     drop(rack);
@@ -171,14 +165,14 @@ async fn nobody_is_answered_before_all_of_its_rack_is_known() {
         "get gpus -o json --server https://{address} --ca {dir}/tls/ca.pem --password-file {dir}/initial-admin-password"
     );
     let mut answered = None;
-    for _ in 0..1000 {
+    until("it answers", async || {
         let asked = run(&ask).await;
         if asked.code == 0 {
             answered = Some(asked.json());
-            break;
         }
-        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
-    }
+        answered.is_some()
+    })
+    .await;
     assert_eq!(
         answered.unwrap().as_array().unwrap().len(),
         8,

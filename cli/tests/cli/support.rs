@@ -10,7 +10,18 @@ use tokio::net::TcpSocket;
 use tokio::process::{Child, Command};
 use tokio::task::JoinHandle;
 
-const PATIENCE: Duration = Duration::from_secs(120);
+pub const PATIENCE: Duration = Duration::from_secs(120);
+
+/// Looks again and again until it is so.
+pub async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
+    let look = async {
+        while !is_so().await {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    let came = tokio::time::timeout(PATIENCE, look).await;
+    assert!(came.is_ok(), "never: {what}");
+}
 
 fn command<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_poolwright"));
@@ -275,7 +286,7 @@ impl Server {
                 .unwrap()
                 .success()
         );
-        let ended = tokio::time::timeout(Duration::from_secs(20), self.child.wait()).await;
+        let ended = tokio::time::timeout(PATIENCE, self.child.wait()).await;
         ended
             .expect("it ends in time")
             .unwrap()

@@ -131,7 +131,7 @@ pub(crate) struct Acceptor {
 impl Acceptor {
     pub fn new(config: RustlsConfig, limits: Limits) -> Self {
         Self {
-            tls: RustlsAcceptor::new(config).handshake_timeout(limits.head),
+            tls: RustlsAcceptor::new(config).handshake_timeout(limits.handshake),
             places: Places::new(limits),
         }
     }

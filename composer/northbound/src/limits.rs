@@ -34,7 +34,9 @@ pub struct Limits {
     pub connections: usize,
     /// Of them those of one address, so that no client has them all.
     pub connections_of_one: usize,
-    /// How long a handshake may take, and the head of a request, also of the next one on the same connection.
+    /// How long a handshake may take.
+    pub handshake: Duration,
+    /// How long the head of a request may take, also of the next one on the same connection.
     pub head: Duration,
     /// How long a body may take.
     pub body: Duration,
@@ -49,6 +51,7 @@ impl Default for Limits {
         Self {
             connections: 4096,
             connections_of_one: 256,
+            handshake: Duration::from_secs(10),
             head: Duration::from_secs(10),
             body: Duration::from_secs(60),
             room: Duration::from_secs(10),

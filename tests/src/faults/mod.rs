@@ -27,7 +27,7 @@ pub struct Shown {
     pub row: u16,
     /// From the root of the workspace.
     pub file: PathBuf,
-    /// Empty where it is a whole suite.
+    /// Of a suite the options with which it shows the row.
     pub test: String,
 }
 
@@ -80,11 +80,13 @@ fn read(file: &Path, text: &str, shown: &mut Vec<Shown>, lost: &mut Vec<String>)
 /// What a suite says at its head that it shows.
 fn read_suite(file: &Path, text: &str, shown: &mut Vec<Shown>, lost: &mut Vec<String>) {
     for mark in text.lines().filter_map(|line| line.strip_prefix(MARK_OF_SUITE)) {
-        match mark.split_once(": ").map(|(row, _)| row.parse()) {
-            Some(Ok(row)) => shown.push(Shown {
+        let row = mark.split_once(": ").map_or("", |(row, _)| row);
+        let (row, options) = row.split_once(", ").unwrap_or((row, ""));
+        match row.parse() {
+            Ok(row) => shown.push(Shown {
                 row,
                 file: file.to_owned(),
-                test: String::new(),
+                test: options.to_owned(),
             }),
             _ => lost.push(format!("{}: this is no `Fault N: what`", file.display())),
         }
@@ -157,8 +159,13 @@ pub fn page(rows: &[Row], shown: &[Shown]) -> String {
 /// Such as `sweep::every_request…`, or `tests/run power`, with a link to its file.
 fn link(shown: &Shown) -> String {
     let module = shown.file.file_stem().unwrap_or_default().to_string_lossy();
-    if shown.test.is_empty() {
-        return format!("[`tests/run {module}`](../{})", shown.file.display());
+    if shown.file.starts_with(SUITES) {
+        let space = if shown.test.is_empty() { "" } else { " " };
+        return format!(
+            "[`tests/run {}{space}{module}`](../{})",
+            shown.test,
+            shown.file.display()
+        );
     }
     let module = match module.as_ref() {
         // The folder says more.
@@ -210,10 +217,11 @@ mod tests {
         assert_eq!((shown.len(), lost.len()), (0, 2), "{lost:?}");
         assert_eq!(read_all("/// Fault one: it breaks.\n").1.len(), 1);
 
-        let suite = "#!/bin/sh\n# what: it\n# Fault 3: it breaks\n";
+        let suite = "#!/bin/sh\n# what: it\n# Fault 3: it breaks\n# Fault 4, --full: and again\n";
         let (shown, lost) = super::shown(&[(PathBuf::from("tests/suites/a"), suite.to_owned())]);
-        assert_eq!((shown[0].row, lost.len()), (3, 0));
+        assert_eq!((shown[0].row, shown[1].row, lost.len()), (3, 4, 0));
         assert_eq!(link(&shown[0]), "[`tests/run a`](../tests/suites/a)");
+        assert_eq!(link(&shown[1]), "[`tests/run --full a`](../tests/suites/a)");
     }
 
     #[test]

@@ -67,7 +67,7 @@ pub async fn opened(options: PostgresOptions) -> Result<PostgresStore, OpenError
 
 /// Once the writer of the one before has let go of the folder.
 async fn reopened(dir: &Path, options: &PostgresOptions) -> Result<PostgresStore, OpenError> {
-    for _ in 0..1000 {
+    for _ in 0..12_000 {
         match PostgresStore::open(dir, options.clone()).await {
             Err(OpenError::Locked { .. }) => tokio::time::sleep(Duration::from_millis(5)).await,
             result => return result,

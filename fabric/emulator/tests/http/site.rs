@@ -22,7 +22,7 @@ pub fn client(running: &Running) -> Client {
     let _ = provider.install_default();
     Client::builder()
         .tls_certs_only([ca])
-        .timeout(Duration::from_secs(20))
+        .timeout(Duration::from_secs(60))
         .build()
         .unwrap()
 }
@@ -129,9 +129,9 @@ pub async fn messages(response: Response) -> Vec<String> {
     info.iter().map(key).collect()
 }
 
-/// Asks until it is so, for at most ten seconds.
+/// Asks until it is so, for a minute at least.
 pub async fn until<F: AsyncFnMut() -> bool>(what: &str, mut so: F) {
-    for _ in 0..1000 {
+    for _ in 0..6000 {
         if so().await {
             return;
         }

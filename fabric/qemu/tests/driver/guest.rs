@@ -1,9 +1,11 @@
 //! A guest of QEMU that is none: it speaks QMP over a Unix socket, to one client at a time, and does as it is told.
 
+use crate::lab::DEADLINE;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
+use std::time::Instant;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::Notify;
@@ -45,6 +47,8 @@ pub struct State {
     pub added: Vec<Value>,
     pub files: u32,
     pub asked: Vec<String>,
+    /// Connections that have ended.
+    pub served: usize,
 }
 
 pub struct Guest {
@@ -71,7 +75,9 @@ impl Guest {
         let (theirs, told) = (state.clone(), let_go.clone());
         let serving = tokio::spawn(async move {
             while let Ok((link, _)) = listener.accept().await {
-                if serve(link, &theirs, &told).await == Then::Dead {
+                let then = serve(link, &theirs, &told).await;
+                theirs.lock().unwrap().served += 1;
+                if then == Then::Dead {
                     return;
                 }
             }
@@ -95,6 +101,21 @@ impl Guest {
     pub fn asked(&self, command: &str) -> usize {
         let state = self.state.lock().unwrap();
         state.asked.iter().filter(|asked| *asked == command).count()
+    }
+
+    /// Waits without a timer, so it works where the test has paused tokio's clock; and since there is always something
+    /// to do meanwhile, that clock does not go on by itself.
+    pub async fn until(&self, what: &str, so: impl Fn(&State) -> bool) {
+        let began = Instant::now();
+        while !so(&self.state.lock().unwrap()) {
+            assert!(began.elapsed() < DEADLINE, "waited in vain until {what}");
+            tokio::task::yield_now().await;
+        }
+    }
+
+    pub async fn until_asked(&self, command: &str, times: usize) {
+        let count = |state: &State| state.asked.iter().filter(|asked| *asked == command).count();
+        self.until(command, |state| count(state) >= times).await;
     }
 
     /// A stubborn one gives in.

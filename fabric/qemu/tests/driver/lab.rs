@@ -7,7 +7,7 @@ use poolwright_qemu::QemuDriver;
 use std::time::Duration;
 use tempfile::TempDir;
 
-pub const DEADLINE: Duration = Duration::from_secs(20);
+pub const DEADLINE: Duration = Duration::from_secs(60);
 /// For what is known never to come.
 pub const SHORT: Duration = Duration::from_millis(900);
 

@@ -3,7 +3,6 @@
 use crate::guest::How;
 use crate::lab::{DEADLINE, Lab, SHORT, to};
 use poolwright_driver::{Bound, ErrorKind, Fabric, ResetSeen};
-use std::time::Duration;
 use tokio::net::UnixListener;
 use tokio::time::Instant;
 
@@ -61,13 +60,17 @@ async fn a_guest_that_never_lets_go_is_waited_for_as_long_as_it_was_said_and_no_
     lab.left.is(How::Stubborn);
     let began = Instant::now();
     let looks = async {
-        tokio::time::sleep(Duration::from_millis(100)).await;
-        lab.bound("gpu-a").await
+        lab.left.until_asked("device_del", 1).await;
+        let looked = lab.bound("gpu-a").await;
+        // The rest is waited for by a paused clock, which goes on by itself when there is nothing to do.
+        tokio::time::pause();
+        looked
     };
-    let patient = Duration::from_secs(2);
-    let (unbound, looked) = tokio::join!(lab.unbind("gpu-a", "left/wide", patient), looks);
+    let (unbound, looked) = tokio::join!(lab.unbind("gpu-a", "left/wide", DEADLINE), looks);
+    tokio::time::resume();
     let error = unbound.unwrap_err();
-    assert!(began.elapsed() < patient * 2, "it took {:?}", began.elapsed());
+    let waited = began.elapsed();
+    assert!(waited >= DEADLINE && waited < DEADLINE * 2, "it took {waited:?}");
     assert_eq!(
         error.kind,
         ErrorKind::OutcomeUnknown,
@@ -77,7 +80,7 @@ async fn a_guest_that_never_lets_go_is_waited_for_as_long_as_it_was_said_and_no_
 
     // Asked again it is in the process already; then it gives in.
     let gives_in = async {
-        tokio::time::sleep(Duration::from_millis(200)).await;
+        lab.left.until_asked("device_del", 2).await;
         lab.left.lets_go();
     };
     let (unbound, ()) = tokio::join!(lab.unbind("gpu-a", "left/wide", DEADLINE), gives_in);
@@ -103,9 +106,7 @@ async fn a_guest_that_still_powers_its_slot_on_is_asked_again_until_it_listens()
     lab.bind("gpu-a", "left/wide").await.unwrap();
     lab.left.is(How::PowersOn);
     let through = async {
-        while lab.left.asked("device_del") < 2 {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
+        lab.left.until_asked("device_del", 2).await;
         lab.left.is(How::Well);
     };
     let (unbound, ()) = tokio::join!(lab.unbind("gpu-a", "left/wide", DEADLINE), through);
@@ -114,7 +115,17 @@ async fn a_guest_that_still_powers_its_slot_on_is_asked_again_until_it_listens()
 
     lab.bind("gpu-a", "left/wide").await.unwrap();
     lab.left.is(How::PowersOn);
-    let error = lab.unbind("gpu-a", "left/wide", SHORT).await.unwrap_err();
+    tokio::time::pause();
+    let asked = lab.left.asked("device_del");
+    let refused = async {
+        lab.left.until_asked("device_del", asked + 1).await;
+        let served = lab.left.state.lock().unwrap().served;
+        // The driver hangs up once it knows that it was refused, and waits before it asks again.
+        lab.left.until("it hangs up", |left| left.served > served).await;
+        tokio::time::advance(DEADLINE).await;
+    };
+    let (unbound, ()) = tokio::join!(lab.unbind("gpu-a", "left/wide", DEADLINE), refused);
+    let error = unbound.unwrap_err();
     assert_eq!(
         error.kind,
         ErrorKind::NoEffect,
@@ -154,7 +165,7 @@ async fn a_guest_that_ends_while_it_is_waited_for_has_let_go_of_everything() {
     lab.bind("gpu-a", "left/wide").await.unwrap();
     lab.left.is(How::Stubborn);
     let ends = async {
-        tokio::time::sleep(Duration::from_millis(200)).await;
+        lab.left.until_asked("device_del", 1).await;
         // Whoever looks next finds nobody.
         lab.left.is(How::DiesBefore("qmp_capabilities"));
     };
@@ -195,14 +206,15 @@ async fn nothing_is_plugged_in_while_a_guest_that_may_have_it_does_not_answer() 
     ];
     for how in spoilt {
         let lab = Lab::new();
-        lab.right.is(how);
+        // The lab file's first guest: it is the one that is told of, even if the other one is too slow as well.
+        lab.left.is(how);
         let began = Instant::now();
-        let (unit, port) = (Lab::at("gpu-a"), Lab::at("left/wide"));
+        let (unit, port) = (Lab::at("gpu-a"), Lab::at("right/wide"));
         let error = lab.driver.bind(&unit, &port, SHORT).await.unwrap_err();
         assert!(began.elapsed() < DEADLINE, "{how:?} took {:?}", began.elapsed());
         assert_eq!(error.kind, ErrorKind::NoEffect, "{how:?}: {error}");
-        assert!(error.message.contains("guest right"), "{how:?}: {error}");
-        assert_eq!(lab.left.asked("device_add"), 0, "{how:?}");
+        assert!(error.message.contains("guest left"), "{how:?}: {error}");
+        assert_eq!(lab.right.asked("device_add"), 0, "{how:?}");
     }
 }
 

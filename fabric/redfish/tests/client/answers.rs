@@ -286,16 +286,13 @@ async fn a_drip_is_cut_off_by_the_deadline() {
     });
     let silent = get(std::future::pending::<()>);
     let service = Service::http(root().route(PLACE, drip).route("/redfish/v1/Silent", silent));
-    let limits = Limits {
-        request: Duration::from_millis(200),
-        ..quick()
-    };
-    let client = Client::connect(service.endpoint().limits(limits)).await.unwrap();
+    let client = service.connect().await;
     for (place, waiting) in [
         (PLACE, "the rest of the body"),
         ("/redfish/v1/Silent", "the answer"),
     ] {
-        let error = client.get(place).await.unwrap_err();
+        let outcome = service.at_the_deadline(("GET", place), 1, client.get(place));
+        let error = outcome.await.unwrap_err();
         match error.kind() {
             ErrorKind::DeadlineExceeded { waiting_for, .. } => {
                 assert!(waiting_for.contains(waiting), "{waiting_for}")

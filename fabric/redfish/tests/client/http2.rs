@@ -102,8 +102,10 @@ async fn a_write_that_is_never_answered_is_unknown_and_sent_once() {
     let (service, ca) =
         over_tls(Router::new().route(PLACE, get(|| async {}).patch(std::future::pending::<()>)));
     let client = connect(&service, &ca, quick()).await;
-    let options = WriteOptions::default().deadline(Duration::from_millis(200));
-    let error = client.patch(PLACE, &json!({}), options).await.unwrap_err();
+    let body = json!({});
+    let write = client.patch(PLACE, &body, WriteOptions::default());
+    let outcome = service.at_the_deadline(("PATCH", PLACE), 1, write);
+    let error = outcome.await.unwrap_err();
     assert!(
         matches!(error.kind(), ErrorKind::OutcomeUnknown { .. }),
         "{error}"

@@ -1,6 +1,7 @@
 //! The service that the tests talk to: a router of their own behind a recorder, over http or https.
 
 use std::net::{SocketAddr, TcpListener};
+use std::pin::pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
@@ -16,6 +17,9 @@ use axum_server::tls_rustls::RustlsConfig;
 use poolwright_redfish::client::{Client, Endpoint, Limits};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use serde_json::{Value, json};
+
+/// Long enough for a loaded machine, short enough for a test that hangs.
+pub const LONG: Duration = Duration::from_secs(60);
 
 /// One request, as the service saw it.
 #[derive(Debug, Clone)]
@@ -139,6 +143,29 @@ impl Service {
     pub async fn connect(&self) -> Client {
         Client::connect(self.endpoint()).await.unwrap()
     }
+
+    /// What becomes of a wait that only its deadline ends. Once the service was asked this so often, the deadline is not
+    /// waited for: a paused clock goes on to the next timer as soon as there is nothing else to do.
+    pub async fn at_the_deadline<T>(
+        &self,
+        (method, path): (&str, &str),
+        times: usize,
+        wait: impl Future<Output = T>,
+    ) -> T {
+        let asked = async {
+            while self.recorder.count(method, path) < times {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        let mut wait = pin!(wait);
+        tokio::select! {
+            outcome = &mut wait => return outcome,
+            () = asked => tokio::time::pause(),
+        }
+        let outcome = wait.await;
+        tokio::time::resume();
+        outcome
+    }
 }
 
 async fn record(State(recorder): State<Arc<Recorder>>, request: Request, next: Next) -> Response {
@@ -156,12 +183,12 @@ async fn record(State(recorder): State<Arc<Recorder>>, request: Request, next: N
     next.run(request).await
 }
 
-/// Limits under which a test that waits does not wait long.
+/// Limits under which a test that hangs ends, and pauses are short.
 pub fn quick() -> Limits {
     Limits {
-        connect: Duration::from_secs(5),
-        request: Duration::from_secs(5),
-        task: Duration::from_secs(5),
+        connect: LONG,
+        request: LONG,
+        task: LONG,
         poll: Duration::from_millis(50),
         backoff: Duration::from_millis(1),
         ..Limits::default()

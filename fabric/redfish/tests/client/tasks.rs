@@ -2,15 +2,17 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use axum::Router;
 use axum::response::Response;
 use axum::routing::{get, post};
-use poolwright_redfish::client::{Answer, Effect, Error, ErrorKind, LinkFault, TaskState, WriteOptions};
+use poolwright_redfish::client::{
+    Answer, Client, Effect, Error, ErrorKind, Limits, LinkFault, TaskState, WriteOptions,
+};
 use serde_json::{Value, json};
 
-use crate::service::{Service, answer, error_body, json_body, root};
+use crate::service::{LONG, Service, answer, error_body, json_body, quick, root};
 
 const SYSTEMS: &str = "/redfish/v1/Systems";
 const MONITOR: &str = "/redfish/v1/TaskMonitors/1";
@@ -36,7 +38,7 @@ fn in_turn(answers: Vec<fn() -> Response>) -> axum::routing::MethodRouter {
 }
 
 async fn write(service: &Service) -> Result<Answer, Error> {
-    let options = WriteOptions::default().deadline(Duration::from_secs(2));
+    let options = WriteOptions::default().deadline(LONG);
     let client = service.connect().await;
     let outcome = client.post(SYSTEMS, &json!({ "Name": "s" }), options).await;
     assert_eq!(
@@ -137,9 +139,16 @@ async fn a_monitor_that_hands_over_a_refusal_failed() {
 #[tokio::test]
 async fn a_task_that_never_ends_is_left_at_the_deadline() {
     let service = Service::http(accepting(TASK).route(TASK, get(|| async { json_body(&task("Running")) })));
-    let client = service.connect().await;
-    let options = WriteOptions::default().deadline(Duration::from_millis(300));
-    let error = client.post(SYSTEMS, &json!({}), options).await.unwrap_err();
+    let limits = Limits {
+        poll: LONG,
+        ..quick()
+    };
+    let client = Client::connect(service.endpoint().limits(limits)).await.unwrap();
+    let body = json!({});
+    let began = Instant::now();
+    let write = client.post(SYSTEMS, &body, WriteOptions::default());
+    let outcome = service.at_the_deadline(("GET", TASK), 2, write);
+    let error = outcome.await.unwrap_err();
     match error.kind() {
         ErrorKind::DeadlineExceeded { waiting_for, .. } => {
             assert!(
@@ -152,7 +161,12 @@ async fn a_task_that_never_ends_is_left_at_the_deadline() {
     assert_eq!(error.effect(), Effect::Unknown);
     assert_eq!(error.task(), Some(TASK), "it can be asked for later");
     let looks = service.recorder.count("GET", TASK);
-    assert!((2..=20).contains(&looks), "{looks}: the pauses grow");
+    assert!((2..=20).contains(&looks), "{looks}");
+    let took = began.elapsed();
+    assert!(
+        took >= Duration::from_millis(50 + 100),
+        "{took:?}: the pauses grow"
+    );
 }
 
 #[tokio::test]
@@ -160,7 +174,7 @@ async fn a_task_can_be_asked_for_later() {
     let look = async |answer: fn() -> Response| {
         let service = Service::http(root().route(TASK, get(move || async move { answer() })));
         let client = service.connect().await;
-        client.task(TASK, Duration::from_secs(2)).await
+        client.task(TASK, LONG).await
     };
     let running = look(|| json_body(&task("Running"))).await.unwrap();
     assert_eq!(running, TaskState::Running("Running, 40 %".to_owned()));

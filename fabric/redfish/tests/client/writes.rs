@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
 
 use axum::body::{Body, Bytes};
 use axum::http::HeaderMap;
@@ -221,8 +220,10 @@ async fn a_write_that_is_applied_and_never_answered_is_unknown_and_sent_once() {
     });
     let service = Service::http(root().route(ZONES, stall));
     let client = service.connect().await;
-    let options = WriteOptions::default().deadline(Duration::from_millis(200));
-    let error = client.post(ZONES, &json!({}), options).await.unwrap_err();
+    let body = json!({});
+    let write = client.post(ZONES, &body, WriteOptions::default());
+    let outcome = service.at_the_deadline(("POST", ZONES), 1, write);
+    let error = outcome.await.unwrap_err();
     assert!(is_unknown(&error), "{error}");
     assert!(error.to_string().contains("waiting for the answer"), "{error}");
     assert!(error.hint().contains("read the resource back"));

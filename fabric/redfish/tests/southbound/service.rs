@@ -18,7 +18,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// Long enough for a loaded machine, short enough for a test that hangs.
-pub const DEADLINE: Duration = Duration::from_secs(20);
+pub const DEADLINE: Duration = Duration::from_secs(60);
 
 /// A write as it arrived.
 #[derive(Debug, Clone, PartialEq)]
