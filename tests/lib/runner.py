@@ -90,7 +90,10 @@ class Step:
             self.process.returncode = os.waitstatus_to_exitcode(status)
             self.seconds, self.cpu = time.monotonic() - self.began, usage.ru_utime + usage.ru_stime
             self.killed_at = time.monotonic() + ENDS_WITHIN_S
-        # At its time limit a shell ends at once, and what it ran has time to end after it.
+        # At its time limit a shell ends at once, and what it ran, now a child of this process, has time to end after it.
+        with contextlib.suppress(ChildProcessError):
+            while os.waitpid(-self.process.pid, os.WNOHANG)[0]:
+                pass
         try:
             os.killpg(self.process.pid, signal.SIGKILL if time.monotonic() > self.killed_at else 0)
         except ProcessLookupError:
@@ -314,7 +317,8 @@ def run(run, given):
     elif given.all:
         to_plant = plants.changed(given.names)
     if not all(step.ok for step in run.steps):
-        say(f"no faults planted, as a step failed: {' '.join(to_plant) or 'none was due'}")
+        if to_plant:
+            say(f"a step failed, so no fault was planted for {' '.join(to_plant)}")
         return
     detected = [run.plant(name) for name in to_plant]
     if all(detected) and given.all and (given.planted or given.full):

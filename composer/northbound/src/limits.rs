@@ -269,8 +269,10 @@ impl<S: AsyncRead + Unpin> AsyncRead for Bounded<S> {
     ) -> Poll<io::Result<()>> {
         let before = buf.filled().len();
         let read = Pin::new(&mut self.stream).poll_read(cx, buf);
-        if buf.filled().len() > before {
-            self.allowed = self.place.limits.idle;
+        let idle = self.place.limits.idle;
+        if buf.filled().len() > before && self.allowed != idle {
+            self.allowed = idle;
+            self.over.as_mut().reset(Instant::now() + idle);
         }
         self.watched(cx, read)
     }
