@@ -22,9 +22,10 @@ pub async fn known(api: &Api) -> Vec<Drift> {
     }
 }
 
-/// What somebody else has bound is nobody's record, and no drift of one.
+/// What somebody else has bound is in no record, and a GPU that moved is bound as recorded.
 pub fn say_of(drift: &[Drift]) {
-    let lost = drift.iter().filter(|drift| drift.kind != DriftKind::Foreign);
+    let as_recorded = |drift: &&Drift| matches!(drift.kind, DriftKind::Foreign | DriftKind::Moved);
+    let lost = drift.iter().filter(|drift| !as_recorded(drift));
     let (count, first) = (lost.clone().count(), lost.min_by_key(|drift| &drift.gpu));
     if let Some(first) = first {
         let are = counted(count, "GPU");

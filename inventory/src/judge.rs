@@ -89,7 +89,7 @@ fn first_reason(gpu: &Gpu, reachable: impl Fn(&Way) -> bool) -> Composability {
     if gpu.uuid.is_none() && gpu.serial.is_none() && gpu.pcie_serial.is_none() {
         return Composability::no(
             WhyNotKind::NoIdentity,
-            "it shows neither UUID nor serial number, so it can't be told from another",
+            "identified by location only: it shows neither UUID nor serial number",
         );
     }
     if gpu.control.is_empty() {

@@ -2,6 +2,7 @@
 //!
 //! A name that the same endpoint gives to two things joins nothing: it is a conflict, told to the caller.
 
+use poolwright_model::identity::meaningful;
 use poolwright_model::topology::{Gpu, Host};
 use std::collections::{BTreeMap, HashMap};
 
@@ -44,28 +45,6 @@ pub(crate) fn of_host(host: &Host) -> Vec<Name> {
     let uuid = host.uuid.as_deref().and_then(meaningful).map(Name::Uuid);
     let serial = host.serial.as_deref().and_then(meaningful).map(Name::Serial);
     uuid.into_iter().chain(serial).collect()
-}
-
-/// Lower case; `None` for what firmware writes when it has nothing to say.
-fn meaningful(text: &str) -> Option<String> {
-    const EMPTY: [&str; 12] = [
-        "n/a",
-        "na",
-        "none",
-        "null",
-        "unknown",
-        "not specified",
-        "not available",
-        "default string",
-        "to be filled by o.e.m.",
-        "0123456789",
-        "system serial number",
-        "xxxxxxxx",
-    ];
-    let text = text.trim().to_lowercase();
-    let filler = |c: char| matches!(c, '0' | '-' | 'f' | 'x' | '.' | ':' | ' ');
-    let says_nothing = EMPTY.contains(&text.as_str()) || text.chars().all(filler);
-    (!says_nothing).then_some(text)
 }
 
 fn strip_gpu(uuid: &str) -> String {
@@ -200,13 +179,5 @@ mod tests {
         let found = group(&names);
         assert_eq!(found.groups.len(), 3);
         assert_eq!(found.claimed_twice[&serial("s1")].len(), 3);
-    }
-
-    #[test]
-    fn firmware_that_has_nothing_to_say_gives_no_name() {
-        for text in ["", "N/A", "0000-0000", "To be filled by O.E.M.", "ffffffff", " "] {
-            assert_eq!(meaningful(text), None, "{text:?}");
-        }
-        assert_eq!(meaningful(" 1650522 "), Some("1650522".into()));
     }
 }

@@ -4,8 +4,8 @@
 
 use async_trait::async_trait;
 use poolwright_driver::{
-    Bindings, Bound, Confirmation, CutOff, DriverError, Fabric, Holder, HostSide, HostTarget, Observation,
-    Progress, ResetSeen, Room, TaskSeen, Whereabouts,
+    Bindings, Bound, Confirmation, CutOff, DriverError, Fabric, GpuIdentity, Holder, HostSide, HostTarget,
+    Observation, Progress, ResetSeen, Room, TaskSeen, Whereabouts,
 };
 use poolwright_model::control::ControlPoint;
 use poolwright_model::id::ControlEndpointId;
@@ -196,6 +196,9 @@ impl Fabric for StoppableFabric {
     }
     async fn bound(&self, unit: &ControlPoint, d: Duration) -> Result<Bound, DriverError> {
         self.1.through(self.0.bound(unit, d)).await
+    }
+    async fn identify(&self, unit: &ControlPoint, d: Duration) -> Result<Vec<GpuIdentity>, DriverError> {
+        self.1.through(self.0.identify(unit, d)).await
     }
     async fn bindings(&self, units: &[ControlPoint], d: Duration) -> Result<Bindings, DriverError> {
         self.1.through(self.0.bindings(units, d)).await

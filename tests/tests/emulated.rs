@@ -15,6 +15,7 @@ use poolwright_model::composable::WhyNotKind;
 use poolwright_model::control::ControlPoint;
 use poolwright_model::fault::FaultKind;
 use poolwright_model::id::{ControlEndpointId, GpuId};
+use poolwright_model::identity::{GpuIdentity, Match, compare};
 use poolwright_model::lifecycle::GpuState;
 use poolwright_model::topology::{Gpu, Host, HostPort, Topology};
 use poolwright_redfish::client::{Auth, Endpoint, Limits, Secret, Tls};
@@ -121,6 +122,48 @@ async fn seen_by_host(bmc: &RedfishDriver, target: &HostTarget) {
     }
 }
 
+/// Whether the address shows this GPU.
+async fn identified(driver: &RedfishDriver, at: &ControlPoint, gpu: &Gpu) -> Match {
+    let found = driver.identify(at, DEADLINE).await.unwrap();
+    compare(&[GpuIdentity::of(gpu)], &found)
+}
+
+/// Fault 72: what an address shows is read from the service each time.
+#[tokio::test]
+async fn a_box_that_renumbers_its_gpus_shows_another_one_at_the_address() {
+    for rack in ["zones", "connections", "blocks"] {
+        let scene = Scene::start(rack).await;
+        let first = scene.look(None).await;
+        let (free, ..) = pair(&first.topology);
+        let unit = &free.control[0];
+        let same_box =
+            |gpu: &&Gpu| gpu.id != free.id && gpu.control.iter().any(|at| at.endpoint == unit.endpoint);
+        let other = first.topology.gpus.iter().find(same_box).unwrap();
+        let emulation = scene.rack.emulation();
+        let serials = [free, other].map(|gpu| gpu.serial.clone().unwrap());
+        let [one, two] = serials.map(|serial| {
+            let all = &emulation.rack().gpus;
+            GpuIx(all.iter().position(|gpu| gpu.serial == serial).unwrap())
+        });
+        emulation.with(|state, _| state.renumber(one, two));
+        let driver = scene.driver(&unit.endpoint);
+        let changed = identified(driver, unit, free).await;
+        assert!(matches!(changed, Match::Changed(_)), "{rack}: {changed:?}");
+
+        let second = scene.look(Some(&first.topology)).await;
+        let moved = gpu(&second, &free.id);
+        assert_eq!(
+            moved.control, other.control,
+            "{rack}: the same GPU at the other address"
+        );
+        assert_eq!(
+            identified(driver, &moved.control[0], free).await,
+            Match::Confirmed
+        );
+        scene.end().await;
+    }
+}
+
 /// The whole way of one GPU to a host and back.
 async fn there_and_back(rack: &str, expected_reset: ResetSeen) {
     let scene = Scene::start(rack).await;
@@ -144,8 +187,10 @@ async fn there_and_back(rack: &str, expected_reset: ResetSeen) {
     let room = bmc.preflight(&target, DEADLINE).await.unwrap();
     assert!(matches!(room, Room::CannotTell { .. }), "{room:?}");
     assert_eq!(driver.bound(unit, DEADLINE).await.unwrap(), Bound::Free);
+    assert_eq!(identified(driver, unit, free).await, Match::Confirmed);
 
     driver.bind(unit, port_at, DEADLINE).await.unwrap();
+    assert_eq!(identified(driver, unit, free).await, Match::Confirmed);
     let here = Bound::To {
         port_address: port_at.address.clone(),
     };

@@ -5,10 +5,13 @@ use crate::ledger::Halt;
 use crate::options::Options;
 use crate::pause::Pass;
 use async_trait::async_trait;
-use poolwright_driver::{Bound, Confirmation, DriverError, ErrorKind, Fabric, Holder, HostSide};
-use poolwright_driver::{HostTarget, ResetSeen, Room, TaskSeen};
+use poolwright_driver::{
+    Bound, Confirmation, ControlPoint, DriverError, ErrorKind, Fabric, GpuIdentity, Holder,
+};
+use poolwright_driver::{HostSide, HostTarget, ResetSeen, Room, TaskSeen, refuse_other_gpus};
 use poolwright_model::fault::FaultKind;
 use poolwright_model::id::{ControlEndpointId, HostId};
+use poolwright_model::identity::Match;
 use poolwright_model::step::Target;
 use poolwright_model::units::Bytes;
 use std::collections::HashMap;
@@ -32,7 +35,15 @@ pub trait Drivers: Send + Sync {
     fn drains_at(&self, _host: &HostId) -> Option<ControlEndpointId> {
         None
     }
+
+    /// Where the unit's endpoint showed its GPUs last, if that is known; asks nobody.
+    fn observed_at(&self, _target: &Target) -> Option<ControlPoint> {
+        None
+    }
 }
+
+/// How many reads a look at a unit takes at most: its GPUs at the recorded address, at the observed one, its binding.
+const READS: u32 = 3;
 
 /// Every call to the hardware goes through here.
 pub(crate) struct Metal {
@@ -65,11 +76,16 @@ impl Metal {
         }
     }
 
+    /// Where the unit is bound. An error where its address shows another GPU: what is read there says nothing of it.
     pub async fn bound(&self, target: &Target) -> Answer<Bound> {
         let fabric = self.fabric(target).await?;
-        let call = fabric.bound(&target.unit_at, self.read_deadline);
+        let call = async {
+            let at = self.address(&*fabric, target).await?;
+            fabric.bound(&at, self.read_deadline).await
+        };
         // Whatever its kind: a read changes nothing.
-        self.call(fabric.endpoint(), self.read_deadline, call).await
+        self.call(fabric.endpoint(), self.read_deadline * READS, call)
+            .await
     }
 
     pub async fn bind(&self, target: &Target, pass: Pass<'_>) -> Write<()> {
@@ -77,15 +93,13 @@ impl Metal {
             Ok(fabric) => fabric,
             Err(error) => return Ok(Err(error)),
         };
-        let call = |_| {
+        let call = |_, at: Option<ControlPoint>| {
             let fabric = in_this_session(&fabric);
-            async move {
-                fabric
-                    .bind(&target.unit_at, &target.port_at, self.act_deadline)
-                    .await
-            }
+            let at = at.unwrap_or_else(|| target.unit_at.clone());
+            async move { fabric.bind(&at, &target.port_at, self.act_deadline).await }
         };
-        self.write((fabric.endpoint(), self.act_deadline), pass, call)
+        let unit = Some((&*fabric, target));
+        self.write((fabric.endpoint(), self.act_deadline), pass, unit, call)
             .await
     }
 
@@ -94,15 +108,13 @@ impl Metal {
             Ok(fabric) => fabric,
             Err(error) => return Ok(Err(error)),
         };
-        let call = |_| {
+        let call = |_, at: Option<ControlPoint>| {
             let fabric = in_this_session(&fabric);
-            async move {
-                fabric
-                    .unbind(&target.unit_at, &target.port_at, self.act_deadline)
-                    .await
-            }
+            let at = at.unwrap_or_else(|| target.unit_at.clone());
+            async move { fabric.unbind(&at, &target.port_at, self.act_deadline).await }
         };
-        self.write((fabric.endpoint(), self.act_deadline), pass, call)
+        let unit = Some((&*fabric, target));
+        self.write((fabric.endpoint(), self.act_deadline), pass, unit, call)
             .await
     }
 
@@ -117,11 +129,13 @@ impl Metal {
             Ok(fabric) => fabric,
             Err(error) => return Ok(Err(error)),
         };
-        let call = |_| {
+        let call = |_, at: Option<ControlPoint>| {
             let fabric = in_this_session(&fabric);
-            async move { fabric.reset(&target.unit_at, self.act_deadline).await }
+            let at = at.unwrap_or_else(|| target.unit_at.clone());
+            async move { fabric.reset(&at, self.act_deadline).await }
         };
-        self.write((fabric.endpoint(), self.act_deadline), pass, call)
+        let unit = Some((&*fabric, target));
+        self.write((fabric.endpoint(), self.act_deadline), pass, unit, call)
             .await
     }
 
@@ -167,11 +181,12 @@ impl Metal {
             let answer = host.drain(&question, self.host_deadline);
             return Ok(self.call(host.endpoint(), self.host_deadline, answer).await);
         }
-        let call = |epoch| {
+        let call = |epoch, _| {
             let (host, question) = (&host, under(&question, epoch));
             async move { host.drain(&question, self.act_deadline).await }
         };
-        self.write((host.endpoint(), self.act_deadline), pass, call).await
+        self.write((host.endpoint(), self.act_deadline), pass, None, call)
+            .await
     }
 
     /// What the host could not put back as it was when it let go of the GPUs, as far as anybody there can tell.
@@ -193,11 +208,12 @@ impl Metal {
             let answer = host.undrain(&question, self.host_deadline);
             return Ok(self.call(host.endpoint(), self.host_deadline, answer).await);
         }
-        let call = |epoch| {
+        let call = |epoch, _| {
             let (host, question) = (&host, under(&question, epoch));
             async move { host.undrain(&question, self.act_deadline).await }
         };
-        self.write((host.endpoint(), self.act_deadline), pass, call).await
+        self.write((host.endpoint(), self.act_deadline), pass, None, call)
+            .await
     }
 
     /// Whether what speaks for the host can make GPUs ready; `CannotTell` where not.
@@ -210,11 +226,12 @@ impl Metal {
             Ok(side) => side,
             Err(error) => return Ok(Err(error)),
         };
-        let call = |epoch| {
+        let call = |epoch, _| {
             let (host, question) = (&host, under(&question, epoch));
             async move { host.make_ready(&question, self.act_deadline).await }
         };
-        self.write((host.endpoint(), self.act_deadline), pass, call).await
+        self.write((host.endpoint(), self.act_deadline), pass, None, call)
+            .await
     }
 
     /// Takes that back.
@@ -223,11 +240,12 @@ impl Metal {
             Ok(side) => side,
             Err(error) => return Ok(Err(error)),
         };
-        let call = |epoch| {
+        let call = |epoch, _| {
             let (host, question) = (&host, under(&question, epoch));
             async move { host.unready(&question, self.act_deadline).await }
         };
-        self.write((host.endpoint(), self.act_deadline), pass, call).await
+        self.write((host.endpoint(), self.act_deadline), pass, None, call)
+            .await
     }
 
     /// What speaks for the host and makes GPUs ready there; `CannotTell` where nothing does.
@@ -237,6 +255,44 @@ impl Metal {
             true => Ok((host, question)),
             false => Err(no_way_to_make_ready(&*host)),
         }
+    }
+
+    /// Where the unit's GPUs are: at the recorded address, or where they were observed last. An error if neither shows them.
+    async fn address(&self, fabric: &dyn Fabric, target: &Target) -> Answer<ControlPoint> {
+        let Err(error) = self.shows(fabric, target, &target.unit_at).await else {
+            return Ok(target.unit_at.clone());
+        };
+        let observed = self.drivers.observed_at(target);
+        let observed = observed.filter(|_| error.kind != ErrorKind::CredentialsRefused);
+        let Some(at) = observed.filter(|at| *at != target.unit_at) else {
+            return Err(error);
+        };
+        self.shows(fabric, target, &at).await?;
+        Ok(at)
+    }
+
+    /// The same before a write: an error says that nothing was changed.
+    async fn checked_address(&self, fabric: &dyn Fabric, target: &Target) -> Answer<ControlPoint> {
+        let look = self.address(fabric, target);
+        let found = answered(fabric.endpoint(), self.read_deadline * READS, look).await;
+        found.map_err(|error| match error.kind {
+            ErrorKind::OutcomeUnknown => DriverError {
+                kind: ErrorKind::NoEffect,
+                ..error
+            },
+            _ => error,
+        })
+    }
+
+    /// Whether an address shows the unit's GPUs; at another one than the recorded it must prove it.
+    async fn shows(&self, fabric: &dyn Fabric, target: &Target, at: &ControlPoint) -> Answer<()> {
+        let compare = |found: &[GpuIdentity]| match target.compare(found) {
+            Match::ByLocationOnly if *at != target.unit_at => {
+                Match::Changed("it shows no identity".to_owned())
+            }
+            compared => compared,
+        };
+        refuse_other_gpus(fabric, (at, target.unit.as_str()), compare, self.read_deadline).await
     }
 
     async fn fabric(&self, target: &Target) -> Answer<Arc<dyn Fabric>> {
@@ -283,13 +339,14 @@ impl Metal {
     /// that is over it is confirmed anew that this manager may send it, for that may be long after its intent. A host's
     /// side may be another endpoint than the fabric's, which the intent was about: it is confirmed, too.
     ///
-    /// `call` is begun before that last look, and goes on only after it: so it is bound to a session that whoever
+    /// The address of `unit` is checked right before, and given to `call`. `call` is begun before that last look, and goes on only after it: so it is bound to a session that whoever
     /// took over in between has ended. It is told the number of the lease under which it is sent.
     async fn write<T, F: Future<Output = Answer<T>>>(
         &self,
         (endpoint, deadline): (&ControlEndpointId, Duration),
         pass: Pass<'_>,
-        call: impl Fn(Option<u64>) -> F,
+        unit: Option<(&dyn Fabric, &Target)>,
+        call: impl Fn(Option<u64>, Option<ControlPoint>) -> F,
     ) -> Write<T> {
         loop {
             let waited = pass.through(endpoint).await?;
@@ -307,9 +364,16 @@ impl Metal {
                 Ok(place) => place,
                 Err(error) => return Ok(Err(error)),
             };
+            let at = match unit {
+                Some((fabric, target)) => match self.checked_address(fabric, target).await {
+                    Ok(at) => Some(at),
+                    Err(error) => return Ok(Err(error)),
+                },
+                None => None,
+            };
             if pass.is_open(endpoint) {
                 let proof = pass.proof(endpoint);
-                let call = call(proof.as_ref().and_then(|tenure| tenure.epoch));
+                let call = call(proof.as_ref().and_then(|tenure| tenure.epoch), at);
                 charge::still(&*self.charge, endpoint, proof.as_ref())?;
                 return Ok(answered(endpoint, deadline, call).await);
             }

@@ -63,6 +63,7 @@ fn events(change: Change, state: GpuState) -> Vec<GpuEvent> {
         (C::AskUnbind, S::Binding | S::Indeterminate) => {
             vec![E::SeenBound, E::DrainStarted, E::UnbindSent]
         }
+        (C::AskUnbind, S::Foreign) => vec![E::Adopted, E::DrainStarted, E::UnbindSent],
         (C::AskUnbind, S::Quarantined) => {
             vec![
                 E::Resolved,
@@ -107,6 +108,7 @@ fn events(change: Change, state: GpuState) -> Vec<GpuEvent> {
         (C::Unknown, S::Binding | S::Unbinding) => vec![E::OutcomeUnknown],
         (C::Confirmed, S::Bound) => vec![E::Confirmed],
         (C::DrainStarted, S::Bound | S::Attached) => vec![E::DrainStarted],
+        (C::DrainStarted, S::Foreign) => vec![E::Adopted, E::DrainStarted],
         (C::DrainUndone | C::DrainRefused, S::Draining) => vec![E::DrainUndone],
         // An operator had it tried again, and the host has taken it back: it never left.
         (C::DrainUndone | C::DrainRefused, S::Quarantined) => vec![E::Resolved, E::FoundBound, E::Adopted],

@@ -15,7 +15,7 @@ use poolwright_model::id::{CompositionId, ControlEndpointId, GpuId, OperationId,
 use poolwright_model::lifecycle::GpuState;
 use poolwright_model::step::{Target, Verb};
 use poolwright_planner::reads::Standing;
-use poolwright_planner::{Composition, Plan};
+use poolwright_planner::{Composition, Held, Plan};
 use poolwright_store::{Batch, StoreError, Stored, read};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -304,6 +304,9 @@ async fn take(
                     takes || only_resets(plan, unit) || releases(plan, unit)
                 }
                 GpuState::Bound | GpuState::Attached => !takes,
+                // An operation found it bound by somebody else. The plan rests on a later observation, which shows it where
+                // the composition holds it; if it is not, nothing is sent.
+                GpuState::Foreign => releases(plan, unit),
                 _ => false,
             };
             if !may {
@@ -422,7 +425,8 @@ async fn compositions_stand(cx: &Context, plan: &Plan, batch: &mut Batch) -> Res
         let Some(Some(known)) = standing.get(&released.id) else {
             return Err(stale(released, "it is gone".to_owned()));
         };
-        if let Some(gone) = released.held.iter().find(|held| !known.held.contains(held)) {
+        let is_known = |held: &Held| known.held.iter().any(|known| known.is_same(held));
+        if let Some(gone) = released.held.iter().find(|held| !is_known(held)) {
             return Err(stale(
                 released,
                 format!("it does not hold {} like this", gone.unit),

@@ -3,9 +3,11 @@
 use jiff::Timestamp;
 use poolwright_model::control::ControlPoint;
 use poolwright_model::id::{CompositionId, DemandId, GpuId, HostId, HostPortId, TenantId, UnitId};
+use poolwright_model::identity::GpuIdentity;
 use poolwright_model::step::Target;
-use poolwright_model::topology::PciIds;
+use poolwright_model::topology::{Gpu, PciIds, Topology};
 use serde::{Deserialize, Serialize};
+use std::sync::Arc;
 
 /// A host and the GPUs that it holds for a demand. All compositions of one demand belong together: they come
 /// into being together or not at all.
@@ -65,6 +67,9 @@ pub struct Held {
     /// The PCI ids that each of the GPUs has, where its fabric tells them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ids: Option<PciIds>,
+    /// The identity of each GPU. Empty in what earlier versions wrote.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub identities: Vec<GpuIdentity>,
 }
 
 impl Held {
@@ -80,13 +85,82 @@ impl Held {
             known_as: self.known_as.clone(),
             slot: self.slot.clone(),
             ids: self.ids.clone(),
+            identities: self.identities.clone(),
         }
+    }
+
+    /// The same unit at the address at which its endpoint showed it last, and with the identities of its GPUs, where
+    /// either is not as recorded.
+    fn as_observed(&self, topology: &Topology) -> Option<Self> {
+        let unit_at = observed_address(&self.gpus, &self.unit_at, topology)?;
+        let known = !self.identities.is_empty();
+        if known && *unit_at == self.unit_at {
+            return None;
+        }
+        let gpus = self.gpus.iter().filter_map(|id| find(topology, id));
+        Some(Self {
+            unit_at: unit_at.clone(),
+            identities: match known {
+                true => self.identities.clone(),
+                false => gpus.map(GpuIdentity::of).collect(),
+            },
+            ..self.clone()
+        })
+    }
+
+    /// Whether both are the same GPUs at the same host port. Their addresses may have changed.
+    pub fn is_same(&self, other: &Self) -> bool {
+        self.unit == other.unit
+            && self.gpus == other.gpus
+            && self.host_port == other.host_port
+            && self.port_at == other.port_at
+            && self.unit_at.endpoint == other.unit_at.endpoint
     }
 
     /// How many slots it takes at its host port.
     pub fn slots(&self) -> u32 {
         u32::try_from(self.gpus.len()).unwrap_or(u32::MAX)
     }
+}
+
+/// The list is in the order of the ids.
+fn find<'t>(topology: &'t Topology, id: &GpuId) -> Option<&'t Gpu> {
+    let at = topology.gpus.binary_search_by(|gpu| gpu.id.cmp(id)).ok()?;
+    topology.gpus.get(at)
+}
+
+/// Where the endpoint showed these GPUs last that has them at this address: there, if it still shows them there.
+pub fn observed_address<'t>(
+    gpus: &[GpuId],
+    recorded: &ControlPoint,
+    topology: &'t Topology,
+) -> Option<&'t ControlPoint> {
+    let gpus: Option<Vec<&Gpu>> = gpus.iter().map(|id| find(topology, id)).collect();
+    let gpus = gpus?;
+    let (first, others) = gpus.split_first()?;
+    let is_at_same_manager =
+        |at: &&ControlPoint| (&at.endpoint, at.style) == (&recorded.endpoint, recorded.style);
+    let points = first.control.iter().filter(is_at_same_manager);
+    let mut points = points.filter(|at| others.iter().all(|gpu| gpu.control.contains(at)));
+    let there = points.clone().find(|at| *at == recorded);
+    there.or_else(|| points.next())
+}
+
+/// These compositions at the addresses at which endpoints showed their GPUs last: firmware renumbers its resources, and cards
+/// are moved between slots.
+pub fn as_observed(mut held: Arc<Vec<Composition>>, topology: &Topology) -> Arc<Vec<Composition>> {
+    let mut observed = Vec::new();
+    for (nth, composition) in held.iter().enumerate() {
+        let units = composition.held.iter().enumerate();
+        observed.extend(units.filter_map(|(unit, held)| Some((nth, unit, held.as_observed(topology)?))));
+    }
+    if !observed.is_empty() {
+        let held = Arc::make_mut(&mut held);
+        for (nth, unit, now) in observed {
+            held[nth].held[unit] = now;
+        }
+    }
+    held
 }
 
 impl Composition {

@@ -30,6 +30,7 @@ use crate::survey::{Condition, Survey, way};
 use crate::unplaced::Unplaced;
 use crate::{sequence, suits, why};
 use poolwright_model::id::{CompositionId, DemandId, HostPortId};
+use poolwright_model::identity::GpuIdentity;
 use poolwright_model::topology::{Gpu, PciIds};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -522,6 +523,7 @@ pub(crate) fn held(survey: &Survey<'_>, unit: usize, port: &HostPortId) -> Optio
         known_as: names.cloned().collect(),
         slot: port_facts.slot.clone(),
         ids: common_ids(&facts.gpus),
+        identities: facts.gpus.iter().map(|gpu| GpuIdentity::of(gpu)).collect(),
     })
 }
 

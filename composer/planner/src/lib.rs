@@ -60,7 +60,7 @@ mod why;
 pub use adopt::{Adoption, Left, adopt, adopt_units};
 pub use check::check;
 pub use closure::Closure;
-pub use composition::{Composition, Held, Kept};
+pub use composition::{Composition, Held, Kept, as_observed, observed_address};
 pub use decide::plan;
 pub use demand::Demand;
 pub use explain::explain;

@@ -5,7 +5,7 @@
 //! Demands are not looked at.
 
 use crate::composition::{Composition, Held};
-use crate::decide::Changes;
+use crate::decide::{Changes, held};
 use crate::direct::ports::Across;
 use crate::direct::{self, is_free, is_open};
 use crate::plan::{Plan, PlanInput};
@@ -64,15 +64,32 @@ pub fn undo(done: &Plan, input: &PlanInput<'_>) -> Result<Plan, Refusal> {
     let stays = |c: &&&Composition| goes_on(&c.id) || !begun.contains(&c.id);
     let changes = Changes {
         keeps: standing.values().filter(stays).map(|c| c.id.clone()).collect(),
-        releases: done.composes.clone(),
-        composes: done.releases.clone(),
+        releases: done.composes.iter().map(|c| as_held(c, &standing)).collect(),
+        composes: done.releases.iter().map(|c| as_seen(c, &survey)).collect(),
         ..Changes::default()
     };
     Ok(changes.into_plan(input, &survey))
 }
 
+/// What it put there, at its address now.
+fn as_held(composed: &Composition, standing: &BTreeMap<&CompositionId, &Composition>) -> Composition {
+    let now = standing.get(&composed.id).into_iter().flat_map(|c| &c.held);
+    let now = now.filter(|now| composed.held.iter().any(|held| now.is_same(held)));
+    composed.with(now.cloned().collect())
+}
+
+/// What it let go of, at its address now.
+fn as_seen(released: &Composition, survey: &Survey<'_>) -> Composition {
+    let now = |before: &Held| held(survey, survey.unit_place(&before.unit)?, &before.host_port);
+    let units = released
+        .held
+        .iter()
+        .map(|before| now(before).unwrap_or_else(|| before.clone()));
+    released.with(units.collect())
+}
+
 fn still_held(composed: &Composition, now: Option<&Composition>) -> Result<(), Refusal> {
-    let holds = |held: &&Held| now.is_some_and(|now| now.held.contains(held));
+    let holds = |held: &&Held| now.is_some_and(|now| now.held.iter().any(|now| now.is_same(held)));
     match composed.held.iter().find(|held| !holds(held)) {
         None => Ok(()),
         Some(held) => Err(Refusal::Changed {

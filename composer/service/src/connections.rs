@@ -8,10 +8,14 @@ use crate::clock::Clock;
 use crate::composer::{Unopened, may_log_in, unsealed};
 use crate::endpoint::{Connected, Connector, Endpoint, EndpointSpec};
 use crate::sealed::Keys;
+use crate::shown::Joined;
 use async_trait::async_trait;
 use poolwright_driver::{DriverError, Fabric, HostSide};
 use poolwright_executor::Drivers;
+use poolwright_model::control::ControlPoint;
 use poolwright_model::id::{ControlEndpointId, HostId};
+use poolwright_model::step::Target;
+use poolwright_planner::observed_address;
 use poolwright_store::{Store, StoreError, read};
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -51,6 +55,8 @@ struct InUse {
     /// None is taken into use any more.
     closed: bool,
     speakers: BTreeMap<HostId, ControlEndpointId>,
+    /// What endpoints showed last.
+    observed: Option<Arc<Joined>>,
 }
 
 /// Why there is no driver.
@@ -161,6 +167,11 @@ impl Connections {
 
     pub fn set_speakers(&self, speakers: BTreeMap<HostId, ControlEndpointId>) {
         self.inner.write(|all| all.speakers = speakers);
+    }
+
+    /// Changes go to the addresses that endpoints showed last.
+    pub fn set_observed(&self, observed: Arc<Joined>) {
+        self.inner.write(|all| all.observed = Some(observed));
     }
 
     pub fn fabrics(&self) -> Vec<Arc<dyn Fabric>> {
@@ -288,6 +299,12 @@ impl Drivers for Connections {
             .get(&speaker)
             .is_none_or(|connected| connected.host_side.can_drain());
         can_drain.then_some(speaker)
+    }
+
+    fn observed_at(&self, target: &Target) -> Option<ControlPoint> {
+        let observed = self.inner.read(|all| all.observed.clone())?;
+        let topology = &observed.snapshot.topology;
+        observed_address(&target.gpus, &target.unit_at, topology).cloned()
     }
 }
 

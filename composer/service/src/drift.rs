@@ -40,6 +40,8 @@ pub enum DriftKind {
     Conflict,
     /// It is held for, or bound to, a host that nobody shows any more.
     HostGone,
+    /// It is held and bound as recorded, and its endpoint shows it at another address: renumbered, or moved to another slot.
+    Moved,
     /// It is held, and bound to another port.
     Elsewhere,
     /// It is held, and bound to nothing.
@@ -55,6 +57,7 @@ impl fmt::Display for DriftKind {
             Self::Missing => "missing",
             Self::Conflict => "conflict",
             Self::HostGone => "host-gone",
+            Self::Moved => "moved",
             Self::Elsewhere => "elsewhere",
             Self::Unbound => "unbound",
             Self::Foreign => "foreign",
@@ -70,6 +73,7 @@ impl fmt::Display for Drift {
             write!(f, " of {composition}")?;
         }
         match (self.kind, &self.wanted, &self.found) {
+            (DriftKind::Moved, ..) => f.write_str(" has moved"),
             (DriftKind::Elsewhere, Some(wanted), Some(found)) => {
                 write!(f, " is bound to {found}, not to {wanted}")
             }
@@ -183,10 +187,26 @@ fn compare(
         return Some((DriftKind::HostGone, Some(let_go_by_force(composition, &why))));
     }
     match &gpu.host_port {
-        Some(port) if *port == held.host_port => None,
+        Some(port) if *port == held.host_port => {
+            moved(held, gpu).map(|detail| (DriftKind::Moved, Some(detail)))
+        }
         Some(_) => Some((DriftKind::Elsewhere, None)),
         None => Some((DriftKind::Unbound, None)),
     }
+}
+
+/// Where its endpoint shows it, if not at the recorded address. Changes use the address that was observed.
+fn moved(held: &Held, gpu: &Gpu) -> Option<String> {
+    let mut points = gpu
+        .control
+        .iter()
+        .filter(|at| at.endpoint == held.unit_at.endpoint);
+    let is_there = points.clone().any(|at| *at == held.unit_at);
+    let now = points.next().filter(|_| !is_there)?;
+    Some(format!(
+        "{} shows it at {}, recorded is {}; changes use the former",
+        now.endpoint, now.address, held.unit_at.address
+    ))
 }
 
 /// A GPU that nobody of ours holds, and that is not simply there to be had.
@@ -275,6 +295,14 @@ mod tests {
         let drifts = drift(snapshot, &recorded);
         assert!(drifts.len() <= 1, "{drifts:?}");
         drifts.first().map(|drift| drift.kind)
+    }
+
+    #[test]
+    fn a_gpu_at_another_address_is_told_as_moved() {
+        let mut held = held_at("p");
+        held.held[0].unit_at.address = "/before".to_owned();
+        let found = told(&seen(Some("p"), None), &[held], false);
+        assert_eq!(found, Some(DriftKind::Moved));
     }
 
     #[test]

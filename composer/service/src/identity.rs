@@ -1,9 +1,10 @@
 //! Which GPU is which, by what hosts have told: their names laid over what fabrics show, and those that can't be told apart.
 //! Pure. A slot is a place, never an identity.
 
-use poolwright_driver::{Learned, bare_name, same_name};
+use poolwright_driver::Learned;
 use poolwright_executor::GpuRecord;
 use poolwright_model::id::GpuId;
+use poolwright_model::identity::{bare_name, same_name};
 use poolwright_model::topology::Gpu;
 use std::collections::{BTreeMap, HashMap};
 

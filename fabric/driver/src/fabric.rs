@@ -4,6 +4,7 @@ use crate::{Bindings, DriverError, Observation, Progress, read_each};
 use async_trait::async_trait;
 use poolwright_model::control::ControlPoint;
 use poolwright_model::id::ControlEndpointId;
+use poolwright_model::identity::GpuIdentity;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use std::time::Duration;
@@ -111,6 +112,14 @@ pub trait Fabric: Send + Sync {
 
     /// Reads back, from the fabric and not from memory, where a unit is bound.
     async fn bound(&self, unit: &ControlPoint, deadline: Duration) -> Result<Bound, DriverError>;
+
+    /// The identities of the GPUs at this address, read just now. What the service does not show is `None`; empty where it
+    /// shows no GPU there.
+    async fn identify(
+        &self,
+        unit: &ControlPoint,
+        deadline: Duration,
+    ) -> Result<Vec<GpuIdentity>, DriverError>;
 
     /// Reads back where all these units are bound, and nothing else: far less than [`Fabric::observe`] asks. Without a
     /// unit, only whether the service answers, where the driver can ask that. An error means that nothing at all

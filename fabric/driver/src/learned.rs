@@ -1,6 +1,7 @@
 //! One GPU under all the names that its host has for it, and whether what is told of it later is told of the same.
 
 use poolwright_model::id::GpuId;
+use poolwright_model::identity::same_name;
 use poolwright_model::units::Bytes;
 use serde::{Deserialize, Serialize};
 
@@ -64,18 +65,6 @@ impl Learned {
             ..self
         }
     }
-}
-
-/// Whether two names mean one GPU: NVIDIA writes `GPU-` before a UUID, and Redfish does not; serial numbers come with dashes
-/// and without.
-pub fn same_name(one: &str, other: &str) -> bool {
-    bare_name(one) == bare_name(other)
-}
-
-/// What two names of one GPU have in common; see [`same_name`].
-pub fn bare_name(name: &str) -> String {
-    let name = name.trim().to_ascii_lowercase();
-    name.strip_prefix("gpu-").unwrap_or(&name).replace('-', "")
 }
 
 #[cfg(test)]

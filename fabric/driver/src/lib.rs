@@ -16,6 +16,7 @@ mod bindings;
 mod error;
 mod fabric;
 mod host;
+mod identity;
 mod learned;
 mod observation;
 mod quirk;
@@ -26,10 +27,13 @@ pub use bindings::{AT_ONCE, Bindings, read_each};
 pub use error::{DriverError, ErrorKind, Late};
 pub use fabric::{Bound, CutOff, Fabric, Listened, PushTo, ResetSeen, TaskSeen, Whereabouts};
 pub use host::{Confirmation, Holder, HostSide, HostTarget, Room, in_use};
-pub use learned::{Learned, LinkSeen, bare_name, same_name};
+pub use identity::refuse_other_gpus;
+pub use learned::{Learned, LinkSeen};
 pub use observation::{Observation, Progress};
 pub use quirk::Quirk;
 pub use reading::{Counted, Reading};
 
 #[doc(no_inline)]
 pub use poolwright_model::control::ControlPoint;
+#[doc(no_inline)]
+pub use poolwright_model::identity::GpuIdentity;

@@ -28,5 +28,5 @@ pub use http::{
     EndpointInfo, EndpointsFile, Running, ServeError, ServeOptions, Served, serve, serve_emulation,
     serve_recording,
 };
-pub use in_process::{InProcess, in_process};
+pub use in_process::{InProcess, in_process, serial_at};
 pub use rack::{Rack, RackError};

@@ -5,6 +5,7 @@
 //! * [`topology`]: hosts, switches, links, GPUs and units, and the questions one asks of the graph.
 //! * [`composable`]: why a GPU cannot be moved.
 //! * [`control`]: how a fabric is told to bind, and where.
+//! * [`identity`]: the names by which a GPU is known wherever it sits.
 //! * [`driver_label`]: how far the driver of an endpoint can be relied upon.
 //! * [`lifecycle`]: the states of a GPU and every legal transition.
 //! * [`step`]: what an execution does to the hardware, with what it expects to find.
@@ -23,6 +24,7 @@ pub mod composable;
 pub mod control;
 pub mod driver_label;
 pub mod fault;
+pub mod identity;
 pub mod lifecycle;
 pub mod nearest;
 pub mod profile;

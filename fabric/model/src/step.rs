@@ -7,6 +7,7 @@
 
 use crate::control::ControlPoint;
 use crate::id::{CompositionId, GpuId, HostId, HostPortId, UnitId};
+use crate::identity::{GpuIdentity, Match, compare};
 use crate::topology::PciIds;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -99,6 +100,27 @@ pub struct Target {
     /// The PCI ids that each of the GPUs has, where its fabric tells them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ids: Option<PciIds>,
+    /// The identity of each GPU. Empty in what earlier versions wrote.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub identities: Vec<GpuIdentity>,
+}
+
+impl Target {
+    /// Compares the GPUs that the address shows with those that are meant.
+    pub fn compare(&self, found: &[GpuIdentity]) -> Match {
+        if !self.identities.is_empty() {
+            return compare(&self.identities, found);
+        }
+        let named: Vec<GpuIdentity> = self
+            .known_as
+            .iter()
+            .map(|name| GpuIdentity::named(name))
+            .collect();
+        match named.len() == self.gpus.len() {
+            true => compare(&named, found),
+            false => Match::ByLocationOnly,
+        }
+    }
 }
 
 impl fmt::Display for Step {

@@ -12,6 +12,7 @@ use poolwright_driver::{
 };
 use poolwright_model::fault::FaultKind;
 use poolwright_model::id::ControlEndpointId;
+use poolwright_model::identity::GpuIdentity;
 use serde_json::{Value, json};
 use std::future::Future;
 use std::path::{Path, PathBuf};
@@ -158,6 +159,21 @@ impl Fabric for QemuDriver {
         let lab = self.lab()?;
         let gpu = self.gpu(&lab, unit)?;
         look(&lab, deadline).await.bound(&gpu.id)
+    }
+
+    /// The lab file names each device, and QEMU is told to make just that one.
+    async fn identify(
+        &self,
+        unit: &ControlPoint,
+        _deadline: Duration,
+    ) -> Result<Vec<GpuIdentity>, DriverError> {
+        let lab = self.lab()?;
+        let gpu = self.gpu(&lab, unit)?;
+        Ok(vec![GpuIdentity {
+            uuid: gpu.uuid.clone(),
+            serial: gpu.serial.clone(),
+            ids: gpu.pci_ids(),
+        }])
     }
 
     async fn bindings(&self, units: &[ControlPoint], deadline: Duration) -> Result<Bindings, DriverError> {

@@ -2,6 +2,7 @@
 
 use poolwright_driver::DriverError;
 use poolwright_model::fault::FaultKind;
+use poolwright_model::topology::PciIds;
 use poolwright_model::units::Bytes;
 use serde::Deserialize;
 use serde_json::{Map, Value};
@@ -140,7 +141,7 @@ impl Gpu {
         if let Some(name) = ours.into_iter().find(|name| self.device.contains_key(*name)) {
             return Err(format!("gpu {}: {name} is given by whoever plugs it in", self.id));
         }
-        if self.pci.as_deref().is_some_and(|text| pci_ids(text).is_none()) {
+        if self.pci.is_some() && self.pci_ids().is_none() {
             return Err(format!("gpu {}: pci is written like 10de:2330", self.id));
         }
         let memory = self.memory.as_deref().map(str::parse::<Bytes>).transpose();
@@ -152,13 +153,18 @@ impl Gpu {
     pub fn memory_bytes(&self) -> Option<Bytes> {
         self.memory.as_deref()?.parse().ok()
     }
-}
 
-/// Vendor and device, four hexadecimal digits each.
-pub(crate) fn pci_ids(text: &str) -> Option<(String, String)> {
-    let four = |text: &str| text.len() == 4 && text.chars().all(|c| c.is_ascii_hexdigit());
-    let (vendor, device) = text.split_once(':')?;
-    (four(vendor) && four(device)).then(|| (vendor.to_ascii_lowercase(), device.to_ascii_lowercase()))
+    /// Vendor and device, four hexadecimal digits each.
+    pub fn pci_ids(&self) -> Option<PciIds> {
+        let four = |text: &str| text.len() == 4 && text.chars().all(|c| c.is_ascii_hexdigit());
+        let (vendor, device) = self.pci.as_deref()?.split_once(':')?;
+        (four(vendor) && four(device)).then(|| PciIds {
+            vendor: vendor.to_ascii_lowercase(),
+            device: device.to_ascii_lowercase(),
+            subsystem_vendor: None,
+            subsystem: None,
+        })
+    }
 }
 
 /// What QEMU takes for an id.

@@ -10,7 +10,7 @@ use poolwright_model::fault::{Fault, FaultKind};
 use poolwright_model::id::{ControlEndpointId, FabricId, GpuId, HostId, HostPortId, UnitId};
 use poolwright_model::lifecycle::GpuState;
 use poolwright_model::topology::{
-    Fabric, FabricPort, Gpu, Health, Host, HostPort, PciFunction, PciIds, PowerState, Topology, Unit,
+    Fabric, FabricPort, Gpu, Health, Host, HostPort, PciFunction, PowerState, Topology, Unit,
 };
 use poolwright_model::units::LinkWidth;
 use std::collections::BTreeSet;
@@ -158,16 +158,7 @@ impl Shown<'_> {
     }
 
     fn gpu(&self, gpu: &lab::Gpu) -> Gpu {
-        let pci_ids = gpu
-            .pci
-            .as_deref()
-            .and_then(lab::pci_ids)
-            .map(|(vendor, device)| PciIds {
-                vendor,
-                device,
-                subsystem_vendor: None,
-                subsystem: None,
-            });
+        let pci_ids = gpu.pci_ids();
         let mut seen = Gpu {
             id: GpuId::from_lossy(&gpu.id),
             vendor: None,

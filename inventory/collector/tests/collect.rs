@@ -4,7 +4,9 @@
 use async_trait::async_trait;
 use jiff::Timestamp;
 use poolwright_collector::{CollectOptions, Look, assemble, collect};
-use poolwright_driver::{Bound, ControlPoint, DriverError, Fabric, Observation, Progress, ResetSeen};
+use poolwright_driver::{
+    Bound, ControlPoint, DriverError, Fabric, GpuIdentity, Observation, Progress, ResetSeen,
+};
 use poolwright_model::driver_label::DriverLabel;
 use poolwright_model::fault::{Fault, FaultKind};
 use poolwright_model::id::ControlEndpointId;
@@ -61,6 +63,9 @@ impl Fabric for Scripted {
         Err(DriverError::cannot_tell("only observes"))
     }
     async fn bound(&self, _: &ControlPoint, _: Duration) -> Result<Bound, DriverError> {
+        Err(DriverError::cannot_tell("only observes"))
+    }
+    async fn identify(&self, _: &ControlPoint, _: Duration) -> Result<Vec<GpuIdentity>, DriverError> {
         Err(DriverError::cannot_tell("only observes"))
     }
     async fn reset(&self, _: &ControlPoint, _: Duration) -> Result<ResetSeen, DriverError> {

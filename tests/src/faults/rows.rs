@@ -23,7 +23,7 @@ const fn open(number: u16, fault: &'static str, behaviour: &'static str, waits_f
 }
 
 /// The whole catalogue.
-pub const ROWS: [Row; 71] = [
+pub const ROWS: [Row; 72] = [
     covered(
         1,
         "The manager is killed at any moment of an operation",
@@ -358,5 +358,11 @@ pub const ROWS: [Row; 71] = [
         71,
         "A schedule was missed for days",
         "What should be now is made so, once",
+    ),
+    covered(
+        72,
+        "A box gives its GPUs other addresses, or cards are exchanged between slots",
+        "The identity at an address is compared before each write and in each read-back; on a mismatch nothing is sent, and \
+         the next plan uses the address at which the GPU was observed last",
     ),
 ];

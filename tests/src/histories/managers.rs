@@ -152,9 +152,10 @@ impl Managers {
         };
         let stores = Stores::on(ground);
         let store = stores.of("who looks on").await;
+        let emulation = Emulation::new(rack, clock);
         let managers = Self {
-            emulation: Emulation::new(rack, clock),
-            witness: Witness::new(store.clone()),
+            witness: Witness::new(store.clone(), emulation.clone()),
+            emulation,
             store,
             stores,
             times: Times::on(ground),

@@ -86,6 +86,8 @@ async fn act(world: &mut World) {
         103..105 => operators::pause(world).await,
         105..107 => operators::endpoint(world).await,
         107 => operators::repair_policy(world).await,
+        108 => incidents::renumber(world),
+        109 => incidents::exchange(world).await,
         _ => {}
     }
     let pause = match world.rng.u32(0..3) {

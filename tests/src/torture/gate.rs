@@ -8,8 +8,8 @@ use super::witness::Witness;
 use async_trait::async_trait;
 use fastrand::Rng;
 use poolwright_driver::{
-    Bindings, Bound, Confirmation, ControlPoint, CutOff, DriverError, Fabric, Holder, HostSide, HostTarget,
-    Observation, Progress, ResetSeen, Room, TaskSeen,
+    Bindings, Bound, Confirmation, ControlPoint, CutOff, DriverError, Fabric, GpuIdentity, Holder, HostSide,
+    HostTarget, Observation, Progress, ResetSeen, Room, TaskSeen,
 };
 use poolwright_emulator::InProcess;
 use poolwright_model::id::ControlEndpointId;
@@ -192,7 +192,8 @@ struct GatedFabric {
 
 impl GatedFabric {
     async fn effect<T>(&self, what: &str, unit: &ControlPoint, call: impl Future<Output = T>) -> T {
-        self.gate.pass().await;
+        // It may die before the check that precedes each effect; nothing comes in between the two, as hardware could not
+        // tell either.
         self.witness.sees(what, unit).await;
         let answer = call.await;
         self.gate.pass().await;
@@ -228,6 +229,10 @@ impl Fabric for GatedFabric {
     }
     async fn bound(&self, unit: &ControlPoint, deadline: Duration) -> Result<Bound, DriverError> {
         self.gate.through(self.fabric.bound(unit, deadline)).await
+    }
+    async fn identify(&self, unit: &ControlPoint, d: Duration) -> Result<Vec<GpuIdentity>, DriverError> {
+        self.gate.pass().await;
+        self.fabric.identify(unit, d).await
     }
     async fn bindings(&self, units: &[ControlPoint], deadline: Duration) -> Result<Bindings, DriverError> {
         self.gate.through(self.fabric.bindings(units, deadline)).await

@@ -1,12 +1,12 @@
-//! What just happens, by chance: requests and commits go wrong, others bind and unbind, GPUs are pulled, hosts
-//! restart, clocks are set.
+//! What just happens, by chance: requests and commits go wrong, others bind and unbind, GPUs are pulled, exchanged and
+//! renumbered, hosts restart, clocks are set.
 
 use super::gate::Trouble;
 use super::world::World;
 use fastrand::Rng;
 use jiff::SignedDuration;
 use poolwright_emulator::fault::{Fault, FaultKind};
-use poolwright_emulator::rack::{HostIx, PortIx};
+use poolwright_emulator::rack::{GpuIx, HostIx, PortIx};
 use poolwright_emulator::state::{HostPower, Job, State};
 use poolwright_executor::CompositionRecord;
 use poolwright_store::read_all;
@@ -164,13 +164,69 @@ pub async fn meddle(world: &mut World) {
     }
 }
 
-async fn is_recorded(world: &World, gpu: poolwright_emulator::rack::GpuIx) -> bool {
+async fn is_recorded(world: &World, gpu: GpuIx) -> bool {
     let unit = world.units.get(&gpu);
     let Ok(records) = read_all::<CompositionRecord>(&*world.store).await else {
         return true;
     };
     let mut held = records.iter().flat_map(|record| &record.value.composition.held);
     held.any(|held| Some(&held.unit) == unit)
+}
+
+/// A box gives two of its GPUs each other's names.
+pub fn renumber(world: &mut World) {
+    let Some((one, other)) = two_of_a_box(world) else {
+        return;
+    };
+    world.emulation.with(|state, _| state.renumber(one, other));
+    world.tell(format!(
+        "{} and {} have each other's addresses",
+        world.name(one),
+        world.name(other)
+    ));
+}
+
+/// A GPU is put into the slot of a free one, and that one into its slot.
+pub async fn exchange(world: &mut World) {
+    let Some((bound, free)) = two_of_a_box(world) else {
+        return;
+    };
+    let places = |state: &mut State, _| [bound, free].map(|gpu| (state.bound_to(gpu), state.busy(gpu)));
+    let [(Some(port), false), (None, false)] = world.emulation.with(places) else {
+        return;
+    };
+    // While something of ours goes on, whose a binding is nobody could say.
+    let open = world.store.open_operations().await;
+    let is_quiet = open.is_ok_and(|open| open.is_empty()) && world.clients.is_empty();
+    if !is_quiet
+        || is_recorded(world, free).await
+        || [bound, free].iter().any(|gpu| world.vanished.contains(gpu))
+    {
+        return;
+    }
+    behind_our_back(world, |state, now| state.exchange(bound, free, now));
+    world.foreign.remove(&bound);
+    world.perhaps_adopted.remove(&bound);
+    world.perhaps_adopted.remove(&free);
+    world.pulled.insert(bound);
+    world.foreign.insert(free, port);
+    world.meddled.insert(free);
+    world.tell(format!(
+        "{} is in the slot of {}, which is at {port:?}",
+        world.name(free),
+        world.name(bound)
+    ));
+}
+
+fn two_of_a_box(world: &mut World) -> Option<(GpuIx, GpuIx)> {
+    let one = world.some_gpu();
+    let rack = world.emulation.rack().clone();
+    let others: Vec<GpuIx> = rack
+        .gpus_of_box(rack.box_of(one)?)
+        .filter(|other| *other != one)
+        .collect();
+    let other = *others.get(world.rng.usize(0..others.len().max(1)))?;
+    Some((one, other))
 }
 
 /// A GPU is pulled, or put back.

@@ -37,10 +37,12 @@ pub enum Invariant {
     NothingInUsePulled,
     /// What is recorded as clean was reset after it was held last.
     CleanMeansClean,
+    /// A request reaches the GPU that it is meant for, whatever address that has.
+    RightGpu,
 }
 
 impl Invariant {
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::OneOwner,
         Self::NothingForgotten,
         Self::ClaimsCoverEffects,
@@ -52,6 +54,7 @@ impl Invariant {
         Self::OneEffectAKey,
         Self::NothingInUsePulled,
         Self::CleanMeansClean,
+        Self::RightGpu,
     ];
 
     pub const fn name(self) -> &'static str {
@@ -67,6 +70,7 @@ impl Invariant {
             Self::OneEffectAKey => "one-effect-a-key",
             Self::NothingInUsePulled => "nothing-in-use-pulled",
             Self::CleanMeansClean => "clean-means-clean",
+            Self::RightGpu => "right-gpu",
         }
     }
 }
@@ -137,6 +141,8 @@ fn effects_were_claimed(world: &mut World) {
     let seen = world.witness.take();
     let wrong = seen.unclaimed.into_iter().next();
     world.checks_often(Invariant::ClaimsCoverEffects, seen.effects, wrong);
+    let wrong = seen.misdirected.into_iter().next();
+    world.checks_often(Invariant::RightGpu, seen.effects, wrong);
 }
 
 async fn held_by_open_operations(world: &mut World) {

@@ -39,6 +39,8 @@ pub enum Plant {
     SkipsResets,
     /// A bind is believed that never happened.
     DreamsOfBinds,
+    /// Nobody looks which GPU is at an address.
+    IgnoresIdentity,
 }
 
 impl Plant {
@@ -56,6 +58,7 @@ impl Plant {
             Self::Leaks => Invariant::NothingLeaked,
             Self::SkipsResets => Invariant::CleanMeansClean,
             Self::DreamsOfBinds => Invariant::RecordedIsTrue,
+            Self::IgnoresIdentity => Invariant::RightGpu,
         }
     }
 
@@ -67,9 +70,12 @@ impl Plant {
             | Self::DoublesCompositions
             | Self::ForgetsKeys
             | Self::Hangs => true,
-            Self::PullsInUse | Self::TakesForeign | Self::Leaks | Self::SkipsResets | Self::DreamsOfBinds => {
-                false
-            }
+            Self::PullsInUse
+            | Self::TakesForeign
+            | Self::Leaks
+            | Self::SkipsResets
+            | Self::DreamsOfBinds
+            | Self::IgnoresIdentity => false,
         }
     }
 }

@@ -109,10 +109,11 @@ impl World {
             Ok(store) => Arc::new(store),
             Err(error) => panic!("a store in memory: {error}"),
         };
+        let emulation = Emulation::new(rack, clock);
         let mut world = Self {
             rng,
-            emulation: Emulation::new(rack, clock),
-            witness: Witness::new(store.clone()),
+            witness: Witness::new(store.clone(), emulation.clone()),
+            emulation,
             planted: plants::store(plant, store.clone()),
             store,
             disk: Arc::default(),

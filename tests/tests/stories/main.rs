@@ -48,6 +48,7 @@ mod queueing;
 mod recalled;
 mod recorded;
 mod relocating;
+mod renumbering;
 mod repairing;
 mod requests;
 mod restarting_bmcs;

@@ -4,7 +4,7 @@ use crate::calendar::Clockwork;
 use crate::kit::{ME, Pool, gpus};
 use async_trait::async_trait;
 use poolwright_driver::{
-    Bound, ControlPoint, DriverError, Fabric, Listened, Observation, Progress, PushTo, ResetSeen,
+    Bound, ControlPoint, DriverError, Fabric, GpuIdentity, Listened, Observation, Progress, PushTo, ResetSeen,
 };
 use poolwright_emulator::fault::{Fault, FaultKind};
 use poolwright_emulator::{Rack, in_process};
@@ -89,6 +89,9 @@ impl Fabric for CountedFabric {
     }
     async fn unbind(&self, unit: &ControlPoint, port: &ControlPoint, d: Duration) -> Result<(), DriverError> {
         self.0.unbind(unit, port, d).await
+    }
+    async fn identify(&self, unit: &ControlPoint, d: Duration) -> Result<Vec<GpuIdentity>, DriverError> {
+        self.0.identify(unit, d).await
     }
     async fn bound(&self, unit: &ControlPoint, d: Duration) -> Result<Bound, DriverError> {
         self.note(|asked| {

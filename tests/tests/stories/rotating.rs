@@ -4,7 +4,7 @@ use crate::kit::Pool;
 use crate::managers::manager_over;
 use async_trait::async_trait;
 use poolwright_driver::{
-    Bound, ControlPoint, DriverError, ErrorKind, Fabric, Observation, Progress, ResetSeen,
+    Bound, ControlPoint, DriverError, ErrorKind, Fabric, GpuIdentity, Observation, Progress, ResetSeen,
 };
 use poolwright_emulator::Rack;
 use poolwright_model::id::ControlEndpointId;
@@ -95,6 +95,9 @@ impl Fabric for GuardedFabric {
     }
     async fn bound(&self, unit: &ControlPoint, d: Duration) -> Result<Bound, DriverError> {
         self.0.bound(unit, d).await
+    }
+    async fn identify(&self, unit: &ControlPoint, d: Duration) -> Result<Vec<GpuIdentity>, DriverError> {
+        self.0.identify(unit, d).await
     }
     async fn reset(&self, unit: &ControlPoint, d: Duration) -> Result<ResetSeen, DriverError> {
         self.0.reset(unit, d).await

@@ -21,6 +21,7 @@ mod crashes;
 mod failures;
 mod hosts;
 mod hosts_apart;
+mod identity;
 mod late;
 mod late_resets;
 mod learning;

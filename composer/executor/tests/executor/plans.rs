@@ -2,6 +2,7 @@
 
 use poolwright_model::control::{ControlPoint, ControlStyle};
 use poolwright_model::id::CompositionId;
+use poolwright_model::identity::GpuIdentity;
 use poolwright_model::step::{Step, Target, Verb};
 use poolwright_planner::{Composition, Held, Plan, Reads};
 use std::collections::BTreeMap;
@@ -28,7 +29,13 @@ pub fn held(unit: &str, host: &str) -> Held {
         known_as: vec![],
         slot: None,
         ids: None,
+        identities: vec![GpuIdentity::named(&serial(unit))],
     }
+}
+
+/// The serial number of a unit's GPU.
+pub fn serial(unit: &str) -> String {
+    format!("serial-{unit}")
 }
 
 pub fn composition(id: &str, tenant: &str, host: &str, units: &[&str]) -> Composition {

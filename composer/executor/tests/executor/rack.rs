@@ -2,11 +2,12 @@
 //! as scripted. It refuses what a fabric refuses, and writes down what no executor should ever ask.
 
 mod host_side;
+mod incidents;
 
 use async_trait::async_trait;
 use poolwright_driver::{
-    Bound, ControlPoint, DriverError, ErrorKind, Fabric, Holder, HostSide, Late, Learned, Observation,
-    Progress, ResetSeen, TaskSeen,
+    Bound, ControlPoint, DriverError, ErrorKind, Fabric, GpuIdentity, Holder, HostSide, Late, Learned,
+    Observation, Progress, ResetSeen, TaskSeen,
 };
 use poolwright_executor::Drivers;
 use poolwright_model::id::{ControlEndpointId, HostId};
@@ -93,6 +94,10 @@ struct State {
     /// The highest epoch under which a host was asked to let go.
     epoch: Option<u64>,
     holders: BTreeMap<String, Vec<Holder>>,
+    /// Which GPU an address shows.
+    shown: BTreeMap<String, GpuIdentity>,
+    /// Which it shows once it was asked more often than that.
+    shows_after: BTreeMap<String, (Call, usize, String)>,
     /// The hosts end what uses a GPU before they let go of it.
     ends_work: bool,
     /// Units that a host was given since their last reset.
@@ -228,27 +233,6 @@ impl Rack {
         let mut state = self.state();
         state.faults.clear();
         state.hit = false;
-    }
-
-    /// The task of a unit comes to this, with its effect or without.
-    pub fn end_task(&self, unit: &str, end: TaskSeen, ports: Option<&[&str]>) {
-        if let Some(ports) = ports {
-            self.rebind(unit, ports);
-        }
-        let mut state = self.state();
-        match end {
-            TaskSeen::Gone => state.tasks.remove(&task_of(unit)),
-            end => state.tasks.insert(task_of(unit), end),
-        };
-    }
-
-    /// A reset that was asked for long ago hits the unit now.
-    pub fn reset_arrives(&self, unit: &str) {
-        let mut state = self.state();
-        if state.bound.get(unit).is_some_and(|ports| !ports.is_empty()) {
-            state.sins.push(format!("{unit} was reset while bound"));
-        }
-        state.dirty.remove(unit);
     }
 
     pub fn hold(&self, gpu: &str, command: &str) {
@@ -552,6 +536,10 @@ impl Fabric for Rack {
             })
         })
         .await
+    }
+
+    async fn identify(&self, unit: &ControlPoint, _: Duration) -> Result<Vec<GpuIdentity>, DriverError> {
+        Ok(self.identities_at(&unit.address))
     }
 
     async fn task(&self, task: &str, _: Duration) -> Result<TaskSeen, DriverError> {

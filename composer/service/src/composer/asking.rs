@@ -403,9 +403,10 @@ impl Composer {
             checks.push(Check::problem("repairs", message, hint));
         }
         let drift = self.drift_in(&snapshot).await?;
-        // What somebody else has bound may be as it should be; what is not as recorded is not.
-        let (foreign, lost): (Vec<_>, Vec<_>) =
-            drift.iter().partition(|drift| drift.kind == DriftKind::Foreign);
+        // What somebody else has bound may be as it should be, and a GPU that moved is where it should be.
+        let (foreign, lost): (Vec<_>, Vec<_>) = drift
+            .iter()
+            .partition(|drift| matches!(drift.kind, DriftKind::Foreign | DriftKind::Moved));
         checks.push(match (lost.is_empty(), foreign.is_empty()) {
             (true, true) => Check::ok("bindings", "all compositions are bound as recorded"),
             (true, false) => Check::warning("bindings", some(&foreign), "poolwright diff"),

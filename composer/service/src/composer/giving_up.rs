@@ -65,7 +65,8 @@ impl Composer {
     ) -> Result<(), ServiceError> {
         let Versioned { mut value, revision } = found;
         batch.expect(CompositionRecord::KIND, value.id(), Some(revision));
-        value.composition.held.retain(|held| !units.contains(held));
+        let is_lost = |held: &Held| units.iter().any(|lost| lost.unit == held.unit);
+        value.composition.held.retain(|held| !is_lost(held));
         for held in units {
             value.evidence.remove(&held.unit);
             batch.expect(Claim::KIND, held.unit.as_str(), None);

@@ -461,6 +461,7 @@ impl Composer {
         seen.still_so = None;
         seen.before = Some(joined.clone());
         seen.joined = Some(joined.clone());
+        self.connections.set_observed(joined.clone());
         joined
     }
 

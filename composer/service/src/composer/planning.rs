@@ -16,7 +16,7 @@ use poolwright_model::topology::{Gpu, Host};
 use poolwright_planner::queue::Rests;
 use poolwright_planner::settled::settle;
 use poolwright_planner::{
-    Composition, Cordoned, Demand, Held, Plan, PlanInput, Promises, Reserved, Uplinks, World,
+    Composition, Cordoned, Demand, Held, Plan, PlanInput, Promises, Reserved, Uplinks, World, as_observed,
 };
 use poolwright_planner::{served_but_for_failures, served_otherwise};
 use schemars::JsonSchema;
@@ -525,9 +525,10 @@ impl Composer {
             held.filter(|c| stays(c)).for_each(|c| c.demand = None);
         }
         let (retired, _) = self.retired_hosts().await?;
+        let snapshot = self.snapshot().await?;
         let mut basis = Basis {
-            snapshot: self.snapshot().await?,
-            held,
+            held: as_observed(held, &snapshot.topology),
+            snapshot,
             reserved,
             demands,
             cordoned: Cordoned {

@@ -2,8 +2,8 @@
 
 use async_trait::async_trait;
 use poolwright_driver::{
-    Bound, Confirmation, ControlPoint, DriverError, Fabric, Holder, HostSide, HostTarget, Observation,
-    Progress, ResetSeen, Room,
+    Bound, Confirmation, ControlPoint, DriverError, Fabric, GpuIdentity, Holder, HostSide, HostTarget,
+    Observation, Progress, ResetSeen, Room,
 };
 use poolwright_model::id::ControlEndpointId;
 use std::sync::Arc;
@@ -39,6 +39,9 @@ impl Fabric for Deaf {
         self.nothing()
     }
     async fn bound(&self, _: &ControlPoint, _: Duration) -> Result<Bound, DriverError> {
+        self.nothing()
+    }
+    async fn identify(&self, _: &ControlPoint, _: Duration) -> Result<Vec<GpuIdentity>, DriverError> {
         self.nothing()
     }
     async fn reset(&self, _: &ControlPoint, _: Duration) -> Result<ResetSeen, DriverError> {

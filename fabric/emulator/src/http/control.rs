@@ -6,7 +6,7 @@
 //! * `DELETE /emulator/faults`: no faults any more.
 //! * `POST /emulator/incidents`: something just happens: `{"vanish": "box-1/gpu-3"}`,
 //!   `{"reappear": "box-1/gpu-3"}`, `{"lose-bindings": "box-1"}`, `{"power-off": "host-1"}`,
-//!   `{"power-on": "host-1"}`, `{"bind": ["box-1/gpu-3", "host-1/port-1"]}`, `{"unbind": "box-1/gpu-3"}`.
+//!   `{"power-on": "host-1"}`, `{"renumber": ["box-1/gpu-1", "box-1/gpu-2"]}`, `{"exchange": ["box-1/gpu-1", "box-1/gpu-2"]}`, `{"bind": ["box-1/gpu-3", "host-1/port-1"]}`, `{"unbind": "box-1/gpu-3"}`.
 
 use super::reply::Reply;
 use super::request;
@@ -46,6 +46,8 @@ enum Incident {
     PowerOn(String),
     Bind(String, String),
     Unbind(String),
+    Renumber(String, String),
+    Exchange(String, String),
 }
 
 pub(super) fn router(emulation: Arc<Emulation>, account: Arc<Account>) -> Router {
@@ -129,6 +131,8 @@ impl Control {
                     bound.map_err(|refusal| Problem::from(&refusal))?;
                 }
                 Incident::Unbind(name) => state.unbind_by_others(gpu(name)?, now),
+                Incident::Renumber(one, other) => state.renumber(gpu(one)?, gpu(other)?),
+                Incident::Exchange(one, other) => state.exchange(gpu(one)?, gpu(other)?, now),
             }
             Ok(())
         })

@@ -8,8 +8,8 @@ use crate::resources::Service;
 use crate::state::{Change, State};
 use async_trait::async_trait;
 use poolwright_driver::{
-    Bindings, Bound, ControlPoint, DriverError, ErrorKind, Fabric, Listened, Observation, Progress, PushTo,
-    ResetSeen, Whereabouts, read_each,
+    Bindings, Bound, ControlPoint, DriverError, ErrorKind, Fabric, GpuIdentity, Listened, Observation,
+    Progress, PushTo, ResetSeen, Whereabouts, read_each,
 };
 use poolwright_model::driver_label::DriverLabel;
 use poolwright_model::fault::FaultKind;
@@ -64,15 +64,16 @@ impl Fabric for InProcessFabric {
         deadline: Duration,
     ) -> Result<(), DriverError> {
         let (gpu, port) = (self.gpu(unit)?, self.port(port)?);
-        let request = address::unbind_request(self.line.rack(), port, gpu);
+        let request = address::unbind_request(self.line.rack(), port, self.label(unit)?);
         self.line
             .change(request, Change::unbind(gpu, port), deadline)
             .await
     }
 
     async fn bound(&self, unit: &ControlPoint, deadline: Duration) -> Result<Bound, DriverError> {
-        let gpu = self.gpu(unit)?;
+        let label = self.label(unit)?;
         let bound = self.line.read(&unit.address, deadline, |state, _| {
+            let gpu = state.labelled(label);
             state.present(gpu).then(|| state.bound_to(gpu))
         });
         match bound.await? {
@@ -81,10 +82,31 @@ impl Fabric for InProcessFabric {
             }),
             Some(None) => Ok(Bound::Free),
             None => Err(
-                DriverError::no_effect(format!("{} is gone", self.line.rack().gpu_name(gpu)))
+                DriverError::no_effect(format!("{} is gone", self.line.rack().gpu_name(label)))
                     .with_fault(FaultKind::Missing),
             ),
         }
+    }
+
+    async fn identify(
+        &self,
+        unit: &ControlPoint,
+        deadline: Duration,
+    ) -> Result<Vec<GpuIdentity>, DriverError> {
+        let label = self.label(unit)?;
+        let options = &self.line.rack().options;
+        let knows_uuid = options.processors && options.box_knows_uuid;
+        let look = |state: &State, _| {
+            let gpu = state.labelled(label);
+            let own = &state.rack()[gpu];
+            state.present(gpu).then(|| GpuIdentity {
+                uuid: knows_uuid.then(|| format!("GPU-{}", own.uuid)),
+                serial: Some(own.serial.clone()),
+                ids: own.kind.pci_ids.first().cloned(),
+            })
+        };
+        let found = self.line.read(&unit.address, deadline, look).await?;
+        Ok(found.into_iter().collect())
     }
 
     async fn bindings(&self, units: &[ControlPoint], deadline: Duration) -> Result<Bindings, DriverError> {
@@ -106,7 +128,7 @@ impl Fabric for InProcessFabric {
         }
         let count = || self.line.emulation.with(|state, _| state.resets(gpu));
         let before = count();
-        let request = address::reset_request(self.line.rack(), gpu);
+        let request = address::reset_request(self.line.rack(), self.label(unit)?);
         self.line.change(request, Change::Reset { gpu }, deadline).await?;
         Ok(if count() > before {
             ResetSeen::Done
@@ -169,7 +191,7 @@ impl Fabric for InProcessFabric {
             _ => return Err(self.no_locator()),
         };
         let is_meant = |gpu: &GpuIx| match &at.locator {
-            Some(locator) => address::light(rack, *gpu) == *locator,
+            Some(locator) => self.light(*gpu) == *locator,
             None => at.slot == Some(format!("Slot {}", rack[*gpu].slot)),
         };
         let Some(gpu) = rack.gpus_of_box(of_box).find(is_meant) else {
@@ -183,9 +205,7 @@ impl Fabric for InProcessFabric {
             let message = format!("another one sits there by now: {}", rack[gpu].serial);
             return Err(DriverError::cannot_tell(message));
         }
-        self.line
-            .read(&address::light(rack, gpu), deadline, |_, _| ())
-            .await?;
+        self.line.read(&self.light(gpu), deadline, |_, _| ()).await?;
         self.line.emulation.with(|state, _| state.set_lit(gpu, lit));
         Ok(())
     }
@@ -197,11 +217,23 @@ impl InProcessFabric {
         self.line.emulation.with(|state, _| mark(state))
     }
 
+    /// The GPU that is at this address now.
     fn gpu(&self, unit: &ControlPoint) -> Result<GpuIx, DriverError> {
+        let label = self.label(unit)?;
+        Ok(self.line.emulation.with(|state, _| state.labelled(label)))
+    }
+
+    /// The GPU of the rack file whose address it is.
+    fn label(&self, unit: &ControlPoint) -> Result<GpuIx, DriverError> {
         let found = |at: BoxIx| address::gpu_at(self.line.rack(), at, &unit.address);
         self.own_box(unit)
             .and_then(found)
             .ok_or_else(|| self.unknown(unit))
+    }
+
+    fn light(&self, gpu: GpuIx) -> String {
+        let label = self.line.emulation.with(|state, _| state.label(gpu));
+        address::light(self.line.rack(), label)
     }
 
     fn port(&self, port: &ControlPoint) -> Result<PortIx, DriverError> {

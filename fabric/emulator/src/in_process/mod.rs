@@ -14,7 +14,7 @@ mod observe;
 
 use crate::emulation::Emulation;
 use crate::resources::Service;
-use poolwright_driver::{Fabric, HostSide};
+use poolwright_driver::{ControlPoint, Fabric, HostSide};
 use std::sync::Arc;
 
 /// A rack's drivers.
@@ -45,6 +45,15 @@ pub fn in_process(emulation: &Arc<Emulation>) -> InProcess {
         endpoints: Service::all(rack).map(endpoint).collect(),
         hosts: rack.host_ixs().map(host).collect(),
     }
+}
+
+/// The serial number of the GPU that is at an address of a box just now.
+pub fn serial_at(emulation: &Emulation, unit: &ControlPoint) -> Option<String> {
+    let rack = emulation.rack();
+    let of_box = rack.box_named(unit.endpoint.as_str())?;
+    let label = address::gpu_at(rack, of_box, &unit.address)?;
+    let gpu = emulation.with(|state, _| state.labelled(label));
+    Some(rack[gpu].serial.clone())
 }
 
 #[cfg(test)]

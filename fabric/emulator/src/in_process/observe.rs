@@ -149,7 +149,11 @@ impl Look<'_> {
     fn gpu_in_box(&self, at: BoxIx, gpu: GpuIx) -> Gpu {
         let own = &self.rack[gpu];
         let options = &self.rack.options;
-        let mut seen = self.gpu(own, &own.name, options.processors && options.box_knows_uuid);
+        let mut seen = self.gpu(
+            own,
+            &self.rack[self.state.label(gpu)].name,
+            options.processors && options.box_knows_uuid,
+        );
         if !options.processors {
             seen.memory_bytes = None;
         }
@@ -157,7 +161,7 @@ impl Look<'_> {
         seen.slot = Some(format!("Slot {}", own.slot));
         seen.locator = options.locators.then(|| Locator {
             endpoint: self.endpoint.clone(),
-            address: address::light(self.rack, gpu),
+            address: address::light(self.rack, self.state.label(gpu)),
             lit: self.state.lit(gpu),
             serial: Some(own.serial.clone()),
         });
@@ -172,7 +176,7 @@ impl Look<'_> {
                 port: index.map(|index| PortId::from_lossy(&format!("D{}", index + 1))),
             }];
         }
-        seen.control = vec![self.control(address::of_gpu(self.rack, gpu))];
+        seen.control = vec![self.control(address::of_gpu(self.rack, self.state.label(gpu)))];
         if let Some(port) = self.state.bound_to(gpu) {
             seen.host = Some(self.host_id(self.rack[port].host));
             seen.host_port = Some(self.port_id(port));

@@ -79,7 +79,11 @@ pub(crate) fn block_uris(view: &View<'_>, at: BoxIx) -> Vec<String> {
         .iter()
         .map(|port| host_block_uri(view.rack, *port));
     hosts
-        .chain(view.gpus().into_iter().map(|gpu| gpu_block_uri(view.rack, gpu)))
+        .chain(
+            view.gpus()
+                .into_iter()
+                .map(|gpu| gpu_block_uri(view.rack, view.label(gpu))),
+        )
         .collect()
 }
 
@@ -149,8 +153,8 @@ fn one(view: &View<'_>, block: Block) -> Value {
             let own = &view.rack[gpu];
             let busy = view.state.busy(gpu) && !view.state.resetting(gpu);
             (
-                gpu_block_uri(view.rack, gpu),
-                own.name.clone(),
+                gpu_block_uri(view.rack, view.label(gpu)),
+                view.rack[view.label(gpu)].name.clone(),
                 format!("GPU {}", own.slot),
                 "Processor",
                 busy,

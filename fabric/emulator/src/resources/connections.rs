@@ -12,14 +12,14 @@ use serde_json::{Value, json};
 pub(crate) fn find(view: &View<'_>, at: BoxIx, path: &[&str]) -> Option<Resource> {
     match path {
         [] => {
-            let members = all(view, at).map(|(port, gpu)| connection_uri(view.rack, port, gpu));
+            let members = all(view, at).map(|(port, gpu)| connection_uri(view.rack, port, view.label(gpu)));
             let here = fabrics::below_uri("Connections");
             let all = collection(here, ConnectionCollection::ODATA_TYPE, "Connections", members);
             Some(Resource::of(all).post(Connection::SCHEMA, move |writing| create(writing, at)))
         }
         [id] => {
             let (port, gpu) =
-                all(view, at).find(|(port, gpu)| connection_id(view.rack, *port, *gpu) == *id)?;
+                all(view, at).find(|(port, gpu)| connection_id(view.rack, *port, view.label(*gpu)) == *id)?;
             let resource = Resource::of(connection(view, port, gpu));
             Some(resource.delete(move |writing| writing.begin(Change::unbind(gpu, port), None)))
         }
@@ -43,14 +43,14 @@ pub(crate) fn connection_uri(rack: &Rack, port: PortIx, gpu: GpuIx) -> String {
 
 fn connection(view: &View<'_>, port: PortIx, gpu: GpuIx) -> Value {
     json!({
-        "@odata.id": connection_uri(view.rack, port, gpu),
+        "@odata.id": connection_uri(view.rack, port, view.label(gpu)),
         "@odata.type": Connection::ODATA_TYPE,
-        "Id": connection_id(view.rack, port, gpu),
-        "Name": format!("{} at {}", view.rack[gpu].name, view.rack.port_name(port)),
+        "Id": connection_id(view.rack, port, view.label(gpu)),
+        "Name": format!("{} at {}", view.rack[view.label(gpu)].name, view.rack.port_name(port)),
         "Status": enabled(),
         "Links": {
             "InitiatorEndpoints": [link(endpoints::host_uri(view.rack, port))],
-            "TargetEndpoints": [link(endpoints::gpu_uri(view.rack, gpu))],
+            "TargetEndpoints": [link(endpoints::gpu_uri(view.rack, view.label(gpu)))],
         },
     })
 }
@@ -67,7 +67,7 @@ fn create(writing: &mut Writing<'_>, at: BoxIx) -> Result<Done, Problem> {
     let target = one(writing, "TargetEndpoints")?;
     let gpu = endpoints::gpu_at(&view, target)
         .ok_or_else(|| wrong("TargetEndpoints", format!("{target} is no GPU's endpoint here")))?;
-    let creates = connection_uri(view.rack, port, gpu);
+    let creates = connection_uri(view.rack, port, view.label(gpu));
     writing.begin(Change::bind(gpu, port), Some(creates))
 }
 

@@ -10,7 +10,10 @@ pub(crate) fn find(view: &View<'_>, at: BoxIx, path: &[&str]) -> Option<Resource
     match path {
         [] => {
             let hosts = view.rack[at].ports.iter().map(|port| host_uri(view.rack, *port));
-            let gpus = view.gpus().into_iter().map(|gpu| gpu_uri(view.rack, gpu));
+            let gpus = view
+                .gpus()
+                .into_iter()
+                .map(|gpu| gpu_uri(view.rack, view.label(gpu)));
             let here = fabrics::below_uri("Endpoints");
             let all = collection(
                 here,
@@ -73,9 +76,9 @@ fn of_gpu(view: &View<'_>, gpu: GpuIx) -> Value {
         false => ("DisplayController", view.device_uri(gpu)),
     };
     json!({
-        "@odata.id": gpu_uri(view.rack, gpu),
+        "@odata.id": gpu_uri(view.rack, view.label(gpu)),
         "@odata.type": Endpoint::ODATA_TYPE,
-        "Id": own.name,
+        "Id": view.rack[view.label(gpu)].name,
         "Name": format!("GPU {}", own.slot),
         "EndpointProtocol": "PCIe",
         "ConnectedEntities": [{

@@ -17,11 +17,16 @@ impl View<'_> {
         }
     }
 
+    /// The GPU of the rack file whose names it has at its box.
+    pub fn label(&self, gpu: GpuIx) -> GpuIx {
+        self.state.label(gpu)
+    }
+
     /// What this service calls a GPU. A BMC knows only where it is plugged in.
     pub fn gpu_id(&self, gpu: GpuIx) -> String {
         let at = &self.rack[gpu];
         match (self.service, self.state.binding(gpu)) {
-            (Service::Box(_), _) => at.name.clone(),
+            (Service::Box(_), _) => self.rack[self.label(gpu)].name.clone(),
             (Service::Bmc(_), Some(binding)) => {
                 format!("adapter-{}-slot-{}", self.rack[binding.port].number, binding.slot)
             }
@@ -34,7 +39,8 @@ impl View<'_> {
         // A box has as many as it has: no need to make all their names.
         if let Service::Box(at) = self.service {
             let found = self.rack.gpus_of_box(at).find(|&gpu| self.rack[gpu].name == id);
-            return found.filter(|&gpu| self.state.present(gpu));
+            let gpu = found.map(|label| self.state.labelled(label));
+            return gpu.filter(|&gpu| self.state.present(gpu));
         }
         self.gpus().into_iter().find(|&gpu| self.gpu_id(gpu) == id)
     }

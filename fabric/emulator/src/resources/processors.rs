@@ -117,7 +117,7 @@ fn gpu_processor(view: &View<'_>, gpu: GpuIx) -> Value {
         },
     }));
     if let Service::Box(_) = view.service {
-        processor["Links"]["Endpoints"] = json!([link(endpoints::gpu_uri(view.rack, gpu))]);
+        processor["Links"]["Endpoints"] = json!([link(endpoints::gpu_uri(view.rack, view.label(gpu)))]);
     }
     if offers_reset(view) {
         processor["Actions"] = json!({ format!("#{RESET}"): {

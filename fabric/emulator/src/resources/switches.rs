@@ -135,7 +135,7 @@ fn port(view: &View<'_>, at: BoxIx, switch: usize, id: &str, other: &Other) -> V
         }
         Other::Gpu(gpu) => {
             let up = view.state.present(*gpu);
-            let endpoint = up.then(|| endpoints::gpu_uri(view.rack, *gpu));
+            let endpoint = up.then(|| endpoints::gpu_uri(view.rack, view.label(*gpu)));
             let links = json!({ "AssociatedEndpoints": links(endpoint) });
             ("DownstreamPort", own.gpu_link, view.rack[*gpu].link, up, links)
         }

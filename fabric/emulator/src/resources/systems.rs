@@ -203,7 +203,7 @@ fn one(view: &View<'_>, port: PortIx) -> Value {
     let gpus = view
         .state
         .at_port(port)
-        .map(|gpu| composition::gpu_block_uri(view.rack, gpu));
+        .map(|gpu| composition::gpu_block_uri(view.rack, view.label(gpu)));
     let blocks = [composition::host_block_uri(view.rack, port)]
         .into_iter()
         .chain(gpus);

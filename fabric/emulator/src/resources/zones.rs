@@ -58,7 +58,7 @@ fn zone(view: &View<'_>, at: BoxIx, port: PortIx) -> Value {
     let gpus = view
         .state
         .at_port(port)
-        .map(|gpu| endpoints::gpu_uri(view.rack, gpu));
+        .map(|gpu| endpoints::gpu_uri(view.rack, view.label(gpu)));
     let members = [endpoints::host_uri(view.rack, port)].into_iter().chain(gpus);
     let mut zone = json!({
         "@odata.id": here,

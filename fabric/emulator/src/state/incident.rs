@@ -30,6 +30,29 @@ impl State {
         self.touch(gpu, None);
     }
 
+    /// A box gives two of its GPUs each other's names and addresses, as firmware may after an update. Everything else of
+    /// them stays.
+    pub fn renumber(&mut self, one: GpuIx, other: GpuIx) {
+        self.revision += 1;
+        self.labels.swap(one.0, other.0);
+        self.touch(one, None);
+        self.touch(other, None);
+    }
+
+    /// Two GPUs of a box change places. What is bound to a host is the slot, so each is bound where the other was.
+    pub fn exchange(&mut self, one: GpuIx, other: GpuIx, now: Timestamp) {
+        self.settle(now);
+        let ports = [one, other].map(|gpu| self.bound_to(gpu));
+        self.let_go(one);
+        self.let_go(other);
+        self.renumber(one, other);
+        for (gpu, port) in [other, one].into_iter().zip(ports) {
+            if let Some(port) = port {
+                self.take(gpu, port, now);
+            }
+        }
+    }
+
     /// A box's manager forgets all bindings and composed systems; the GPUs are free.
     pub fn lose_bindings(&mut self, of_box: BoxIx, now: Timestamp) {
         self.settle(now);

@@ -90,6 +90,8 @@ pub struct Tally {
 pub struct State {
     rack: Arc<Rack>,
     gpus: Vec<GpuTruth>,
+    /// By GPU: the one of the rack file whose names, and so whose addresses, it has at its box.
+    labels: Vec<GpuIx>,
     ports: Vec<PortTruth>,
     hosts: Vec<HostTruth>,
     changes: BTreeMap<ChangeId, change::Record>,
@@ -112,6 +114,7 @@ impl State {
         };
         let mut state = Self {
             gpus: vec![GpuTruth::default(); rack.gpus.len()],
+            labels: (0..rack.gpus.len()).map(GpuIx).collect(),
             ports: vec![PortTruth::default(); rack.ports.len()],
             hosts: vec![host; rack.hosts.len()],
             changes: BTreeMap::new(),
@@ -165,6 +168,20 @@ impl State {
 
     pub fn binding(&self, gpu: GpuIx) -> Option<&Binding> {
         self.gpus[gpu.0].bound.as_ref()
+    }
+
+    /// The GPU of the rack file whose names, and so whose addresses, this one has at its box.
+    pub fn label(&self, gpu: GpuIx) -> GpuIx {
+        self.labels[gpu.0]
+    }
+
+    /// The other way round than [`State::label`].
+    pub fn labelled(&self, label: GpuIx) -> GpuIx {
+        // Almost always the one of the rack file.
+        match self.labels[label.0] == label {
+            true => label,
+            false => GpuIx(self.labels.iter().position(|at| *at == label).unwrap_or(label.0)),
+        }
     }
 
     /// The port that a GPU is bound to.

@@ -19,6 +19,9 @@ pub struct Saved {
     /// Those whose slots have their lights on.
     #[serde(default)]
     pub lit: Vec<String>,
+    /// GPUs that have the names of others, with those.
+    #[serde(default)]
+    pub renumbered: Vec<(String, String)>,
     /// Hosts that are switched off.
     pub off: Vec<String>,
     /// The owner's marks of services, by their names.
@@ -55,6 +58,11 @@ impl State {
             gone: gpus(&|gpu| !self.present(gpu)),
             dirty: gpus(&|gpu| self.dirty(gpu)),
             lit: gpus(&|gpu| self.lit(gpu)),
+            renumbered: (0..self.gpus.len())
+                .map(GpuIx)
+                .filter(|gpu| self.label(*gpu) != *gpu)
+                .map(|gpu| (self.rack.gpu_name(gpu), self.rack.gpu_name(self.label(gpu))))
+                .collect(),
             off: off.map(|host| self.rack[host].name.clone()).collect(),
             marks: self.marks.clone(),
         }
@@ -80,6 +88,9 @@ impl State {
         for (gpu_name, port_name) in &saved.bindings {
             let bound = fresh.bind_by_others(gpu(gpu_name)?, port(port_name)?, now);
             bound.map_err(|refusal| SavedError(refusal.to_string()))?;
+        }
+        for (own, label) in &saved.renumbered {
+            fresh.labels[gpu(own)?.0] = gpu(label)?;
         }
         for truth in &mut fresh.gpus {
             truth.dirty = false;

@@ -25,8 +25,8 @@ use host_side::{HostLook, only_the_host_knows};
 use jiff::civil::Date;
 use listening::Subscribed;
 use poolwright_driver::{
-    Bindings, Bound, Confirmation, CutOff, DriverError, ErrorKind, Fabric, Holder, HostSide, HostTarget,
-    Listened, Observation, Progress, PushTo, ResetSeen, Room, TaskSeen, Whereabouts,
+    Bindings, Bound, Confirmation, CutOff, DriverError, ErrorKind, Fabric, GpuIdentity, Holder, HostSide,
+    HostTarget, Listened, Observation, Progress, PushTo, ResetSeen, Room, TaskSeen, Whereabouts,
 };
 use poolwright_model::control::ControlPoint;
 use poolwright_model::fault::FaultKind;
@@ -148,6 +148,14 @@ impl Fabric for RedfishDriver {
 
     async fn bound(&self, unit: &ControlPoint, deadline: Duration) -> Result<Bound, DriverError> {
         self.call(deadline).bound(unit).await
+    }
+
+    async fn identify(
+        &self,
+        unit: &ControlPoint,
+        deadline: Duration,
+    ) -> Result<Vec<GpuIdentity>, DriverError> {
+        self.call(deadline).identify(unit).await
     }
 
     async fn bindings(&self, units: &[ControlPoint], deadline: Duration) -> Result<Bindings, DriverError> {

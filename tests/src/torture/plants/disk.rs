@@ -65,7 +65,8 @@ impl BadStore {
             | Plant::TakesForeign
             | Plant::Leaks
             | Plant::SkipsResets
-            | Plant::DreamsOfBinds => return Ok(()),
+            | Plant::DreamsOfBinds
+            | Plant::IgnoresIdentity => return Ok(()),
         }
         self.store.commit(batch).await.map(|_| ())
     }

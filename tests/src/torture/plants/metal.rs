@@ -4,8 +4,8 @@ use super::super::gate::unpoisoned;
 use super::Plant;
 use async_trait::async_trait;
 use poolwright_driver::{
-    Bound, Confirmation, ControlPoint, CutOff, DriverError, Fabric, Holder, HostSide, HostTarget,
-    Observation, Progress, ResetSeen, Room, TaskSeen,
+    Bound, Confirmation, ControlPoint, CutOff, DriverError, Fabric, GpuIdentity, Holder, HostSide,
+    HostTarget, Observation, Progress, ResetSeen, Room, TaskSeen,
 };
 use poolwright_model::id::ControlEndpointId;
 use std::collections::BTreeMap;
@@ -93,6 +93,12 @@ impl Fabric for BadFabric {
             (Some(None), _) | (None, Plant::TakesForeign) => Bound::Free,
             _ => bound,
         })
+    }
+    async fn identify(&self, unit: &ControlPoint, d: Duration) -> Result<Vec<GpuIdentity>, DriverError> {
+        match self.plant {
+            Plant::IgnoresIdentity => Ok(Vec::new()),
+            _ => self.fabric.identify(unit, d).await,
+        }
     }
     async fn task(&self, task: &str, deadline: Duration) -> Result<TaskSeen, DriverError> {
         self.fabric.task(task, deadline).await

@@ -8,6 +8,7 @@
 mod blocks;
 mod connections;
 mod fabric;
+mod identity;
 mod known;
 mod locator;
 mod mark;
@@ -23,7 +24,9 @@ use crate::southbound::errors::{driver_error, is_stale};
 use crate::southbound::observe::SERVICE_ROOT;
 use async_trait::async_trait;
 use known::Known;
-use poolwright_driver::{Bindings, Bound, DriverError, ErrorKind, Late, ResetSeen, Whereabouts, read_each};
+use poolwright_driver::{
+    Bindings, Bound, DriverError, ErrorKind, GpuIdentity, Late, ResetSeen, Whereabouts, read_each,
+};
 use poolwright_model::control::{ControlPoint, ControlStyle};
 use poolwright_model::fault::FaultKind;
 use serde::Serialize;
@@ -181,6 +184,10 @@ impl<'a> Call<'a> {
 
     pub(crate) async fn bound(&self, unit: &ControlPoint) -> Result<Bound, DriverError> {
         Ok(way(unit, None)?.look(self, &unit.address).await?.bound)
+    }
+
+    pub(crate) async fn identify(&self, unit: &ControlPoint) -> Result<Vec<GpuIdentity>, DriverError> {
+        identity::identify(self, unit).await
     }
 
     pub(crate) async fn reset(&self, unit: &ControlPoint) -> Result<ResetSeen, DriverError> {

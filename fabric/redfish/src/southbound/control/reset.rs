@@ -4,11 +4,10 @@
 //! again, when its ETag changed, or when the service made a task of it that ended well. A service that shows
 //! none of these can't tell.
 
-use super::{Call, Failed};
+use super::{Call, Failed, identity};
 use crate::client::Answer;
-use crate::southbound::links;
 use poolwright_driver::{DriverError, ResetSeen};
-use poolwright_model::control::{ControlPoint, ControlStyle};
+use poolwright_model::control::ControlPoint;
 use poolwright_model::fault::FaultKind;
 use poolwright_redfish_model::{self as redfish, Action};
 use serde::Serialize;
@@ -31,13 +30,7 @@ struct Reset<'a> {
 
 /// Resets all processors of an unbound unit.
 pub(super) async fn reset(call: &Call<'_>, unit: &ControlPoint) -> Result<ResetSeen, DriverError> {
-    let processors = match unit.style {
-        ControlStyle::ResourceBlocks => {
-            let block = call.read::<redfish::ResourceBlock>(&unit.address).await?.value;
-            links::all(block.processors.as_ref())
-        }
-        _ => processors_of_end(call, &unit.address).await?,
-    };
+    let processors = identity::processors(call, unit).await?;
     let mut seen = if processors.is_empty() {
         ResetSeen::CannotTell
     } else {
@@ -49,37 +42,6 @@ pub(super) async fn reset(call: &Call<'_>, unit: &ControlPoint) -> Result<ResetS
         }
     }
     Ok(seen)
-}
-
-/// The processors that a fabric's end stands for, directly or by their PCIe device.
-async fn processors_of_end(call: &Call<'_>, end: &str) -> Result<Vec<String>, DriverError> {
-    let end = call.read::<redfish::Endpoint>(end).await?.value;
-    let mut processors = Vec::new();
-    for entity in end.connected_entities.iter().flatten() {
-        let Some(path) = links::to(entity.entity_link.as_ref()) else {
-            continue;
-        };
-        // One read for all kinds of entities: what it is is told by its type.
-        let Some(resource) = call.read_if_there::<redfish::PCIeDevice>(path).await? else {
-            continue;
-        };
-        let kind = resource
-            .value
-            .odata_type
-            .as_deref()
-            .and_then(redfish::ODataType::parse);
-        match kind.map(|kind| kind.namespace) {
-            Some("Processor") => processors.push(path.to_owned()),
-            Some("PCIeDevice") => {
-                let links = resource.value.links.as_deref();
-                processors.extend(links::all(links.and_then(|links| links.processors.as_ref())));
-            }
-            _ => {}
-        }
-    }
-    processors.sort();
-    processors.dedup();
-    Ok(processors)
 }
 
 async fn reset_one(call: &Call<'_>, path: &str) -> Result<ResetSeen, DriverError> {

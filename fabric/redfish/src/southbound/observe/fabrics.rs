@@ -147,7 +147,7 @@ impl FabricSeen {
 }
 
 impl EndpointSeen {
-    fn of(path: &str, endpoint: &redfish::Endpoint) -> Self {
+    pub(crate) fn of(path: &str, endpoint: &redfish::Endpoint) -> Self {
         use redfish::{EndpointEntityRole as Role, EndpointEntityType as Type};
         let links = endpoint.links.as_deref();
         let entities = || endpoint.connected_entities.iter().flatten();

@@ -72,7 +72,7 @@ pub(crate) fn composability(
         return Composability::no(WhyNotKind::Conflict, why);
     }
     if gpu.uuid.is_none() && gpu.serial.is_none() {
-        let why = "it shows neither UUID nor serial number, so it can't be told from another";
+        let why = "identified by location only: it shows neither UUID nor serial number";
         return Composability::no(WhyNotKind::NoIdentity, why);
     }
     match (control.is_empty(), ports.is_empty()) {
