@@ -41,7 +41,7 @@ fn the_same_seed_gives_the_same_trace_and_another_seed_another() {
 
 #[test]
 fn some_seeds_do_what_they_are_for() {
-    let report = run(&campaign(1000, 8), |_| ());
+    let report = run(&campaign(1000, 16), |_| ());
     held(&report);
     assert!(
         report.operations > 60 && report.crashes > 8 && report.faults > 20,

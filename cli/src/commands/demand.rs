@@ -12,7 +12,6 @@ use crate::names;
 use crate::output::{Output, say};
 use crate::tables;
 use poolwright_model::id::DemandId;
-use poolwright_planner::Composition;
 use poolwright_service::Declaration;
 use poolwright_service::demand::DemandRecord;
 
@@ -33,7 +32,7 @@ enum Action {
         poolwright plan --out plan.json && poolwright apply plan.json"
     )]
     Add(Box<AddArgs>),
-    /// Delete a demand; the next `apply` releases its GPUs, those of a job at once
+    /// Delete a demand that holds no GPUs (else: `release`), or end a job that runs
     #[command(after_help = "Example:\n  poolwright demand remove chat --yes")]
     Remove(RemoveArgs),
     /// Say that a job of the queue is done: its GPUs are let go of
@@ -112,15 +111,15 @@ pub async fn run(args: DemandArgs, output: Output) -> Outcome {
         Action::Remove(args) => {
             let api = Api::new(&args.manager)?;
             args.confirm.confirm(&format!("forget demand {}", args.name))?;
-            let left = match remove(&api, &args.name).await {
-                Ok(left) => left,
+            let ends = match remove(&api, &args.name).await {
+                Ok(ends) => ends,
                 Err(failure) => {
                     return Err(names::suggest(&api, failure, &[("demands", args.name.as_str())]).await);
                 }
             };
             removed::show("demand", &args.name, output)?;
-            if let Some(left) = left {
-                say(left);
+            if ends {
+                say(LET_GO);
             }
         }
         Action::Done(args) => {
@@ -146,18 +145,10 @@ pub async fn run(args: DemandArgs, output: Output) -> Outcome {
 
 const LET_GO: &str = "its GPUs are being released: poolwright queue";
 
-/// Deletes a demand; returns what happens to its GPUs, if it has any.
-async fn remove(api: &Api, name: &DemandId) -> Result<Option<&'static str>, Failure> {
+/// Deletes a demand. Says whether it is a job that ran, whose GPUs are being released.
+async fn remove(api: &Api, name: &DemandId) -> Result<bool, Failure> {
     let path = ["demands", name.as_str()];
     let record: DemandRecord = api.get(&path).await?;
     api.delete(&path).await?;
-    if let Some(job) = record.job {
-        return Ok(job.runs().then_some(LET_GO));
-    }
-    // The demand is deleted already: a failed query is no failure of the command.
-    let compositions: Vec<Composition> = api.get(&["compositions"]).await.unwrap_or_default();
-    let holds = compositions
-        .iter()
-        .any(|composition| composition.demand.as_ref() == Some(name));
-    Ok(holds.then_some("the next `poolwright apply` releases its GPUs"))
+    Ok(record.job.is_some_and(|job| job.runs()))
 }

@@ -1,5 +1,7 @@
 //! Where a manager keeps everything: a file in its data directory, or a PostgreSQL database.
 
+mod instances;
+
 use crate::access::read_password;
 use crate::exit_code::ExitCode;
 use crate::failure::Failure;
@@ -54,7 +56,9 @@ impl StoreArgs {
         }
         let machine = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
         let name = format!("{}, {listen}", machine.trim());
-        Ok(Some(Sharing::new(home(data_dir)?, name, execute.longest_write())))
+        let mut sharing = Sharing::new(home(data_dir)?, name, execute.longest_write());
+        sharing.earlier = instances::add(data_dir, &sharing.id)?;
+        Ok(Some(sharing))
     }
 }
 
@@ -67,7 +71,7 @@ pub fn own_key(data_dir: &Path) -> Result<ClusterKey, Failure> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             let drawn = [uuid::Uuid::new_v4(), uuid::Uuid::new_v4()];
             let secret: String = drawn.iter().map(|drawn| drawn.simple().to_string()).collect();
-            keep_secret(data_dir, &file, &secret).map_err(|error| Failure::file(&file, "written", &error))?;
+            write_whole(&file, &secret).map_err(|error| Failure::file(&file, "written", &error))?;
             secret
         }
         Err(error) => return Err(Failure::file(&file, "read", &error)),
@@ -80,7 +84,7 @@ pub fn own_key(data_dir: &Path) -> Result<ClusterKey, Failure> {
 }
 
 /// All of it or nothing, also after a power cut: what is sealed with a key that is lost is lost, too.
-fn keep_secret(folder: &Path, file: &Path, secret: &str) -> io::Result<()> {
+fn write_whole(file: &Path, text: &str) -> io::Result<()> {
     let draft = file.with_extension("new");
     let mut options = fs::OpenOptions::new();
     let mut written = options
@@ -89,14 +93,16 @@ fn keep_secret(folder: &Path, file: &Path, secret: &str) -> io::Result<()> {
         .truncate(true)
         .mode(0o600)
         .open(&draft)?;
-    writeln!(written, "{secret}")?;
+    writeln!(written, "{text}")?;
     written.sync_all()?;
     fs::rename(&draft, file)?;
-    fs::File::open(folder)?.sync_all()
+    match file.parent() {
+        Some(folder) => fs::File::open(folder)?.sync_all(),
+        None => Ok(()),
+    }
 }
 
-/// What only one living manager at a time can have: the data directory is locked by it, on this machine, since
-/// this machine was started.
+/// The id of the data directory, which stays when the directory is moved. A copy has it, too.
 fn home(data_dir: &Path) -> Result<String, Failure> {
     let file = data_dir.join("manager-id");
     let id = match fs::read_to_string(&file) {
@@ -108,14 +114,7 @@ fn home(data_dir: &Path) -> Result<String, Failure> {
         }
         Err(error) => return Err(Failure::file(&file, "read", &error)),
     };
-    let path = fs::canonicalize(data_dir).map_err(|error| Failure::file(data_dir, "found", &error))?;
-    let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
-    Ok(format!(
-        "{} at {} since {}",
-        id.trim(),
-        path.display(),
-        boot.trim()
-    ))
+    Ok(id.trim().to_owned())
 }
 
 /// The store of the manager that this data directory belongs to.

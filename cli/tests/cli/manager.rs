@@ -222,15 +222,12 @@ async fn what_is_wanted_is_planned_saved_and_applied_exactly() {
         .await
         .refused(6, &["no longer fits", "poolwright plan"]);
     manager.run("why all").await.expect(0, &["holds 0 GPUs", "60000"]);
-    let removed = manager.run("demand remove one --yes -o json").await;
-    let removed = removed.expect(0, &["releases its GPUs"]).json();
-    assert_eq!(removed, serde_json::json!({"removed": "demand", "id": "one"}));
     manager
-        .run(&format!("plan --out {file}"))
+        .run("demand remove one --yes")
         .await
-        .expect(0, &["release one"]);
+        .refused(5, &["demand one holds 1 GPU on", "poolwright release one"]);
     manager
-        .run(&format!("apply {file} --no-wait"))
+        .run("release one --yes --no-wait")
         .await
         .expect(0, &["poolwright ops wait"]);
     let operation = manager.run("get ops -o json").await.json();
@@ -258,6 +255,9 @@ async fn what_is_wanted_is_planned_saved_and_applied_exactly() {
                 .all(|gpu| gpu["state"] != "attached")
         })
         .await;
+    let removed = manager.run("demand remove all --yes -o json").await;
+    let removed = removed.expect(0, &[]).json();
+    assert_eq!(removed, serde_json::json!({"removed": "demand", "id": "all"}));
 }
 
 #[tokio::test]

@@ -1,7 +1,7 @@
 //! Managers of one PostgreSQL database: what they share, and that a client hardly notices when one of them is gone.
 
 use crate::database::Database;
-use crate::support::{Manager, Rack, cluster_key, slow_rack};
+use crate::support::{Manager, Rack, cluster_key, run_with, slow_rack};
 use reqwest::Method;
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
@@ -195,4 +195,37 @@ async fn a_client_is_answered_when_its_manager_hangs_or_dies_and_nothing_is_done
     assert_eq!(rack.bindings().len(), 6);
     rack.check_single_owners();
     assert_eq!(second.server.terminate().await, 0);
+}
+
+/// Fault 75: a data directory is copied, and both managers are started on one database.
+#[tokio::test]
+#[ignore = "needs a PostgreSQL server: tests/run postgres"]
+async fn a_manager_with_a_copied_data_directory_is_refused_while_the_other_lives() {
+    let database = Database::new("copied");
+    let folder = tempfile::tempdir().unwrap();
+    let url = database.url("poolwright");
+    let options = ["--store", &url];
+    let (home, copied) = (folder.path().join("first"), folder.path().join("copy"));
+    let first = Manager::start(&home, &options).await;
+    let mut copy = tokio::process::Command::new("cp");
+    let copied_to = copy.arg("-a").args([&home, &copied]).status().await.unwrap();
+    assert!(copied_to.success());
+    let serve = |folder: &std::path::Path| {
+        let folder = folder.to_str().unwrap().to_owned();
+        async move {
+            let line = ["serve", "--listen", "127.0.0.1:0", "--data-dir", &folder];
+            run_with(line.into_iter().chain(options)).await
+        }
+    };
+    let why = ["same data directory id", "is a copy", "--data-dir"];
+    serve(&copied).await.refused(5, &why);
+    first.run("get gpus").await.expect(0, &[]);
+
+    // A restart of the first waits for nobody; once it is dead the copy may take its place, and then it is refused.
+    first.server.kill().await;
+    let first = Manager::start(&home, &options).await;
+    first.server.kill().await;
+    let copy = Manager::start(&copied, &options).await;
+    serve(&home).await.refused(5, &why);
+    assert_eq!(copy.server.terminate().await, 0);
 }

@@ -131,12 +131,16 @@ pub struct DemandRecord {
     /// The account that asked for it last; not known of what is older than this note.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub set_up_by: Option<String>,
+    /// Its schedule was removed or has it no longer. The runner releases its GPUs, and then deletes it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub dropped: bool,
 }
 
 impl DemandRecord {
-    /// With what it needs then; `None` before its first phase and after its last, and of a job that waits or is over.
+    /// With what it needs then; `None` before its first phase and after its last, of a job that waits or is over, and of
+    /// one that its schedule has dropped.
     pub fn demand_at(&self, now: Timestamp) -> Option<Demand> {
-        if self.job.as_ref().is_some_and(|job| !job.runs()) {
+        if self.dropped || self.job.as_ref().is_some_and(|job| !job.runs()) {
             return None;
         }
         let Some(course) = &self.course else {
@@ -456,6 +460,7 @@ mod tests {
             pending: None,
             job: None,
             set_up_by: None,
+            dropped: false,
         };
         let kept = record.suspended_at(Timestamp::UNIX_EPOCH).unwrap().need;
         assert_eq!(kept.alternatives.len(), record.demand.need.alternatives.len());

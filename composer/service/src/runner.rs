@@ -52,6 +52,7 @@ pub async fn run(composer: Composer, stop: CancellationToken) {
         () = composer.keep_pruning() => {}
         () = composer.keep_noting_wants() => {}
         () = composer.keep_queueing() => {}
+        () = composer.keep_reporting_orphans() => {}
     }
 }
 
@@ -256,6 +257,10 @@ impl Runner<'_> {
         };
         if let (Tried::Done(_), false) = (&tried, scheduled.underway) {
             self.composer.all_back_but(&scheduled.suspended).await?;
+            // Until then the change of the calendar is not followed.
+            if !self.composer.delete_dropped().await? {
+                return Ok(Tried::Underway);
+            }
             if let Some(change) = change {
                 self.composer.calendar_followed(&change).await?;
             }

@@ -283,6 +283,7 @@ mod tests {
             pending: None,
             job: None,
             set_up_by: None,
+            dropped: false,
         }
     }
 

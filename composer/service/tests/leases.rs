@@ -42,13 +42,15 @@ impl Pool {
     }
 
     fn manager(&self, name: &str) -> Leases {
-        self.manager_at(name, name)
+        self.manager_at(name, name, &[])
     }
 
-    fn manager_at(&self, name: &str, home: &str) -> Leases {
+    /// One whose data directory has this id, and whose lock these earlier instances had.
+    fn manager_at(&self, name: &str, home: &str, earlier: &[&str]) -> Leases {
         let sharing = Sharing {
             id: format!("id-of-{name}"),
             home: home.to_owned(),
+            earlier: earlier.iter().map(|name| format!("id-of-{name}")).collect(),
             name: name.to_owned(),
             term: TERM,
             write_deadline: WRITE,
@@ -178,10 +180,13 @@ async fn a_manager_that_ends_in_order_is_replaced_at_once() {
 #[tokio::test(start_paused = true)]
 async fn one_that_starts_again_at_its_home_goes_on_at_once() {
     let pool = Pool::new();
-    let a = pool.manager_at("a", "/var/lib/a");
+    let a = pool.manager_at("a", "home-of-a", &[]);
     pool.round(&a).await;
     // The lock of the data directory says that the one before is gone.
-    let again = pool.manager_at("a-again", "/var/lib/a");
+    let again = pool.manager_at("a-again", "home-of-a", &["a"]);
+    let asked = Instant::now();
+    assert_eq!(again.living_copy(Timestamp::UNIX_EPOCH).await.unwrap(), None);
+    assert_eq!(asked.elapsed(), Duration::ZERO, "it waits for nobody");
     pool.round(&again).await;
     assert_eq!(
         (in_charge(&again), again.to_cut_off()),
@@ -195,12 +200,12 @@ async fn what_a_dead_manager_sent_is_waited_for_by_whoever_comes_after_its_succe
     let pool = Pool::new();
     let a = pool.manager("a");
     pool.round(&a).await;
-    let b = pool.manager_at("b", "/var/lib/b");
+    let b = pool.manager_at("b", "home-of-b", &[]);
     pool.round(&b).await;
     pool.live(&[&b], TERM * 2).await;
     assert_eq!(in_charge(&b), ["box-1", "box-2"]);
     // B is killed before it has waited, and starts again at once.
-    let again = pool.manager_at("b-again", "/var/lib/b");
+    let again = pool.manager_at("b-again", "home-of-b", &["b"]);
     pool.round(&again).await;
     let taken_over = again.to_cut_off();
     let before = taken_over.iter().map(|taken| taken.from.as_str());
@@ -480,4 +485,71 @@ async fn what_is_removed_while_it_is_taken_over_is_let_go_of_and_its_sessions_ar
     );
     b.cut_off(again);
     assert_eq!(from(&b), Some(Instant::now() + WRITE));
+}
+
+/// Fault 75: a copied data directory has the same id, and neither deposes the other.
+#[tokio::test(start_paused = true)]
+async fn of_two_managers_with_copies_of_one_directory_the_second_is_told_of_the_first() {
+    let pool = Pool::new();
+    let a = pool.manager_at("a", "home", &[]);
+    assert_eq!(a.living_copy(Timestamp::UNIX_EPOCH).await.unwrap(), None);
+    pool.round(&a).await;
+    let copy = pool.manager_at("copy", "home", &[]);
+    let alive = [&a];
+    let (found, ()) = tokio::join!(copy.living_copy(Timestamp::UNIX_EPOCH), pool.live(&alive, TERM));
+    assert_eq!(found.unwrap().unwrap().who.id, "id-of-a");
+    copy.give_back(Timestamp::UNIX_EPOCH).await.unwrap();
+    pool.live(&[&a], TERM * 3).await;
+    assert_eq!(in_charge(&a), ["box-1", "box-2"]);
+}
+
+/// Fault 75: one that goes on all the same, as after minutes without a processor, deposes nobody either.
+#[tokio::test(start_paused = true)]
+async fn managers_with_copies_of_one_directory_do_not_depose_each_other() {
+    let pool = Pool::new();
+    let (a, copy) = (
+        pool.manager_at("a", "home", &[]),
+        pool.manager_at("copy", "home", &[]),
+    );
+    pool.round(&a).await;
+    pool.live(&[&a, &copy], TERM * 10).await;
+    assert_eq!(in_charge(&a), ["box-1", "box-2"]);
+    assert!(in_charge(&copy).is_empty());
+    assert_eq!(a.tenure(&endpoint("box-1")).unwrap().epoch, Some(1));
+}
+
+/// Fault 75: the first of them is dead. What it sent is waited for, whatever its directory was called.
+#[tokio::test(start_paused = true)]
+async fn a_copy_of_the_directory_of_a_dead_manager_waits_for_what_that_one_sent() {
+    let pool = Pool::new();
+    let a = pool.manager_at("a", "home", &[]);
+    pool.round(&a).await;
+    let copy = pool.manager_at("copy", "home", &[]);
+    let asked = Instant::now();
+    assert_eq!(copy.living_copy(Timestamp::UNIX_EPOCH).await.unwrap(), None);
+    assert!(asked.elapsed() > TERM, "it may have lived");
+    pool.round(&copy).await;
+    let taken_over = copy.to_cut_off();
+    let before = taken_over.iter().map(|taken| taken.from.as_str());
+    assert_eq!(before.collect::<Vec<_>>(), ["id-of-a", "id-of-a"]);
+    assert!(from(&copy) > Some(Instant::now() + WRITE));
+}
+
+/// Fault 75: both are started at the same time.
+#[tokio::test(start_paused = true)]
+async fn of_two_copies_that_start_at_once_no_two_serve() {
+    let pool = Pool::new();
+    let (one, other) = (
+        pool.manager_at("one", "home", &[]),
+        pool.manager_at("other", "home", &[]),
+    );
+    let serve = async |manager: &Leases| {
+        let found = manager.living_copy(Timestamp::UNIX_EPOCH).await.unwrap();
+        if found.is_none() {
+            pool.live(&[manager], TERM * 2).await;
+        }
+        found
+    };
+    let (found, found_too) = tokio::join!(serve(&one), serve(&other));
+    assert!(found.is_some() || found_too.is_some());
 }

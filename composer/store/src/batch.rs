@@ -86,6 +86,13 @@ impl Batch {
         self
     }
 
+    /// Whether it writes or deletes this document.
+    pub fn writes(&self, kind: &str, id: &str) -> bool {
+        self.writes
+            .iter()
+            .any(|write| write.kind == kind && write.id == id)
+    }
+
     /// Adds a journal line. `seq` must follow the operation's last line (1 is the first, and opens the
     /// operation); else somebody else wrote in between, and nothing is committed.
     pub fn line(

@@ -23,7 +23,7 @@ const fn open(number: u16, fault: &'static str, behaviour: &'static str, waits_f
 }
 
 /// The whole catalogue.
-pub const ROWS: [Row; 72] = [
+pub const ROWS: [Row; 75] = [
     covered(
         1,
         "The manager is killed at any moment of an operation",
@@ -364,5 +364,20 @@ pub const ROWS: [Row; 72] = [
         "A box gives its GPUs other addresses, or cards are exchanged between slots",
         "The identity at an address is compared before each write and in each read-back; on a mismatch nothing is sent, and \
          the next plan uses the address at which the GPU was observed last",
+    ),
+    covered(
+        73,
+        "A demand is deleted while GPUs are held for it, or while an operation composes for it",
+        "Refused with the next step; the record goes with the last composition",
+    ),
+    covered(
+        74,
+        "A composition is left whose demand has no record",
+        "Named once in the log, and by doctor with the command that releases it",
+    ),
+    covered(
+        75,
+        "A manager is started with a copy of the data directory of another one",
+        "It does not serve while the other lives; once that is dead, it waits for what was sent as after any other",
     ),
 ];

@@ -15,6 +15,7 @@ use poolwright_service::endpoint::Standing;
 use poolwright_service::leases::{Sharing, TokioClock};
 use poolwright_service::{Composer, Options, ServiceError};
 use poolwright_store::{PostgresOptions, PostgresStore, SqliteStore, Store, read_all};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -140,6 +141,8 @@ pub struct Managers {
     witness: Arc<Witness>,
     clock: Arc<JumpingClock>,
     places: Mutex<Vec<Option<Arc<Manager>>>>,
+    /// The instances that each place had.
+    instances: Mutex<BTreeMap<usize, BTreeSet<String>>>,
     seed: AtomicU64,
 }
 
@@ -161,6 +164,7 @@ impl Managers {
             times: Times::on(ground),
             clock: Arc::default(),
             places: Mutex::new((0..count).map(|_| None).collect()),
+            instances: Mutex::default(),
             seed: AtomicU64::new(seed),
         };
         managers.add_endpoints().await;
@@ -284,9 +288,18 @@ impl Managers {
             drivers: gated(in_process(&self.emulation), &gate, &self.witness),
         };
         let several = unpoisoned(&self.places).len() > 1;
+        let id = format!("manager-{seed}");
+        let earlier = {
+            let mut instances = unpoisoned(&self.instances);
+            let of_place = instances.entry(place).or_default();
+            let earlier = of_place.clone();
+            of_place.insert(id.clone());
+            earlier
+        };
         let sharing = several.then(|| Sharing {
-            id: format!("manager-{seed}"),
+            id,
             home: format!("home-{place}"),
+            earlier,
             name: format!("manager {place}"),
             term: self.times.term,
             write_deadline: self.times.write,

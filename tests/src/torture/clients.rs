@@ -416,3 +416,69 @@ pub async fn resolve(world: &mut World, hard: bool) {
         }
     }
 }
+
+/// A job of the queue, which runs until it is said to be done.
+pub fn submit_job(world: &mut World) {
+    let Some(manager) = world.manager().cloned() else {
+        return;
+    };
+    let kind = some_kind(world);
+    let name = format!("j{}", world.next_name);
+    world.next_name += 1;
+    let count = world.rng.u32(1..3);
+    let spec = json!({"id": name, "kind": kind, "gpus": count, "queue": {}});
+    let Ok(spec) = serde_json::from_value::<DemandSpec>(spec) else {
+        panic!("a job of {count} {kind} can't be said");
+    };
+    world.jobs.insert(spec.id.clone());
+    let what = format!("submit job {name}: {count} {kind}");
+    world.trace.add(&format_args!("ask: {what}"));
+    world.clients.spawn(async move {
+        match manager.add_demand(spec).await {
+            Ok(_) => Told::Nothing { what },
+            Err(error) => Told::Refused {
+                what,
+                why: error.message,
+            },
+        }
+    });
+}
+
+/// Just after another job was submitted, one is said to be done and deleted within milliseconds.
+pub fn end_job_at_once(world: &mut World) {
+    let at = world.rng.usize(0..world.jobs.len().max(1));
+    let job = world.jobs.iter().nth(at).cloned();
+    submit_job(world);
+    let (Some(manager), Some(job)) = (world.manager().cloned(), job) else {
+        return;
+    };
+    let pause = std::time::Duration::from_millis(world.rng.u64(0..60));
+    let what = format!("end job {job}, and delete it after {pause:?}");
+    world.trace.add(&format_args!("ask: {what}"));
+    world.clients.spawn(async move {
+        let ended = manager.job_done(&job).await;
+        tokio::time::sleep(pause).await;
+        match ended.map(drop).and(manager.remove_demand(&job).await) {
+            Ok(()) => Told::Nothing { what },
+            Err(error) => Told::Refused {
+                what,
+                why: error.message,
+            },
+        }
+    });
+}
+
+/// Every job is deleted; one that runs is ended by that.
+pub async fn end_jobs(world: &mut World) {
+    for job in world.jobs.clone() {
+        let wanted = job.clone();
+        let removed = world
+            .ask(|manager| async move { manager.remove_demand(&wanted).await })
+            .await;
+        if matches!(&removed, Some(Err(error)) if error.code == ErrorCode::NotFound) {
+            world.jobs.remove(&job);
+        }
+        let said = removed.map(|removed| removed.map_err(|error| error.message));
+        world.trace.add(&format_args!("delete job {job}: {said:?}"));
+    }
+}

@@ -59,7 +59,7 @@ async fn act(world: &mut World) {
         let dies_in = (world.rng.u32(0..4) == 0).then(|| world.rng.u32(0..150));
         world.start(dies_in).await;
     }
-    match world.rng.u32(0..110) {
+    match world.rng.u32(0..116) {
         0..24 => clients::compose(world),
         24..38 => clients::release(world),
         38..45 => clients::attach(world).await,
@@ -88,6 +88,8 @@ async fn act(world: &mut World) {
         107 => operators::repair_policy(world).await,
         108 => incidents::renumber(world),
         109 => incidents::exchange(world).await,
+        110..113 => clients::submit_job(world),
+        113..116 => clients::end_job_at_once(world),
         _ => {}
     }
     let pause = match world.rng.u32(0..3) {
@@ -128,6 +130,7 @@ async fn rest(world: &mut World) {
     // Somebody may have paused it again meanwhile.
     operators::resume_all(world).await;
     clients::remove_schedules(world).await;
+    clients::end_jobs(world).await;
     let end = tokio::time::Instant::now() + REST;
     let (mut looks, mut quiet) = (0, 0);
     // Twice, so that whoever follows an end has begun what follows from it.
@@ -145,6 +148,7 @@ async fn rest(world: &mut World) {
         }
         looks += 1;
         clients::resolve(world, looks > BY_ITSELF).await;
+        clients::end_jobs(world).await;
         invariants::at_every_step(world).await;
         tokio::time::sleep(LOOK_AGAIN).await;
     }

@@ -39,10 +39,12 @@ pub enum Invariant {
     CleanMeansClean,
     /// A request reaches the GPU that it is meant for, whatever address that has.
     RightGpu,
+    /// Every GPU that is held has a listed owner: the demand that its composition names.
+    HeldHasAnOwner,
 }
 
 impl Invariant {
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::OneOwner,
         Self::NothingForgotten,
         Self::ClaimsCoverEffects,
@@ -55,6 +57,7 @@ impl Invariant {
         Self::NothingInUsePulled,
         Self::CleanMeansClean,
         Self::RightGpu,
+        Self::HeldHasAnOwner,
     ];
 
     pub const fn name(self) -> &'static str {
@@ -71,6 +74,7 @@ impl Invariant {
             Self::NothingInUsePulled => "nothing-in-use-pulled",
             Self::CleanMeansClean => "clean-means-clean",
             Self::RightGpu => "right-gpu",
+            Self::HeldHasAnOwner => "held-has-an-owner",
         }
     }
 }
@@ -290,6 +294,7 @@ pub async fn at_rest(world: &mut World) -> bool {
     recorded_is_true(world, &ports, &truth).await;
     all_have_ended(world).await;
     demands_are_kept(world).await;
+    held_has_an_owner(world).await;
     one_operation_a_key(world).await;
     true
 }
@@ -381,6 +386,27 @@ async fn demands_are_kept(world: &mut World) {
         let wrong = lost.then(|| format!("{demand} was composed by {operation}, and is not kept"));
         world.checks(Invariant::NothingForgotten, wrong);
     }
+}
+
+/// What a composition is for is listed: its demand, or itself where it was attached by name.
+async fn held_has_an_owner(world: &mut World) {
+    let Ok(records) = read_all::<CompositionRecord>(&*world.store).await else {
+        return;
+    };
+    let listed = world.ask(|manager| async move { manager.demands().await }).await;
+    let Some(Ok(listed)) = listed else { return };
+    let listed: BTreeSet<_> = listed.into_iter().map(|record| record.spec.id).collect();
+    let mut compositions = records.iter().map(|record| &record.value.composition);
+    let orphan = compositions.find(|c| c.demand.as_ref().is_some_and(|id| !listed.contains(id)));
+    let wrong = orphan.map(|orphan| {
+        format!(
+            "{} holds {} GPUs for demand {:?}, which is not listed",
+            orphan.id,
+            orphan.gpu_count(),
+            orphan.demand
+        )
+    });
+    world.checks(Invariant::HeldHasAnOwner, wrong);
 }
 
 async fn one_operation_a_key(world: &mut World) {

@@ -27,6 +27,8 @@ pub enum Plant {
     DoublesCompositions,
     /// A key is forgotten.
     ForgetsKeys,
+    /// A demand's record is deleted while GPUs are held for it.
+    OrphansCompositions,
     /// A commit is never answered.
     Hangs,
     /// Nobody is said to use a GPU.
@@ -52,6 +54,7 @@ impl Plant {
             Self::KeepsClaims => Invariant::EndedHoldsNothing,
             Self::DoublesCompositions => Invariant::OneOwner,
             Self::ForgetsKeys => Invariant::OneEffectAKey,
+            Self::OrphansCompositions => Invariant::HeldHasAnOwner,
             Self::Hangs => Invariant::EveryOperationEnds,
             Self::PullsInUse => Invariant::NothingInUsePulled,
             Self::TakesForeign => Invariant::NothingForeignTouched,
@@ -69,6 +72,7 @@ impl Plant {
             | Self::KeepsClaims
             | Self::DoublesCompositions
             | Self::ForgetsKeys
+            | Self::OrphansCompositions
             | Self::Hangs => true,
             Self::PullsInUse
             | Self::TakesForeign

@@ -53,6 +53,8 @@ pub struct World {
     /// Demands that somebody asked to be let go of, in whichever way.
     pub let_go: BTreeSet<DemandId>,
     pub schedules: BTreeSet<ScheduleId>,
+    /// Jobs of the queue that may be there.
+    pub jobs: BTreeSet<DemandId>,
     pub next_name: u32,
     /// What others bound: nobody but they may unbind it.
     pub foreign: BTreeMap<GpuIx, PortIx>,
@@ -126,6 +128,7 @@ impl World {
             demands: BTreeMap::new(),
             let_go: BTreeSet::new(),
             schedules: BTreeSet::new(),
+            jobs: BTreeSet::new(),
             next_name: 0,
             meddled: foreign.keys().copied().collect(),
             foreign,

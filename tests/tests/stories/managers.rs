@@ -9,7 +9,9 @@ use poolwright_executor::{Line, Operation};
 use poolwright_model::id::{GpuId, HostId, OperationId};
 use poolwright_service::endpoint::{Connected, Connector, EndpointSpec, Standing};
 use poolwright_service::leases::{Lease, ManagerRecord, Sharing, TokioClock};
-use poolwright_service::{Composer, ErrorCode, How, OperationState, Options, Paused, Resolution};
+use poolwright_service::{
+    Composer, ErrorCode, How, OperationState, Options, Paused, Resolution, ServiceError,
+};
 use poolwright_store::{Batch, Stored, read};
 use poolwright_tests::stopped::{Gate, StoppableLine, StoppableStore};
 use poolwright_tests::torture::clock::JumpingClock;
@@ -20,9 +22,9 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 /// The product's.
-const TERM: Duration = Duration::from_secs(12);
+pub const TERM: Duration = Duration::from_secs(12);
 /// All requests of a manager are over so long after they were sent.
-const WRITE: Duration = Duration::from_secs(80);
+pub const WRITE: Duration = Duration::from_secs(80);
 
 /// A manager, and the gate at which it can be stopped.
 pub struct Manager {
@@ -36,11 +38,20 @@ pub async fn manager(pool: &Pool, name: &str) -> Manager {
 
 /// The same, with this way to the rack.
 pub async fn manager_over(pool: &Pool, name: &str, line: Arc<dyn Connector>) -> Manager {
+    manager_at(pool, (name, name), line).await.unwrap()
+}
+
+/// The same, with a data directory that has this id.
+pub async fn manager_at(
+    pool: &Pool,
+    (name, home): (&str, &str),
+    line: Arc<dyn Connector>,
+) -> Result<Manager, ServiceError> {
     let gate = Gate::open();
     let sharing = Sharing {
         id: format!("id-of-{name}"),
         clock: Arc::new(TokioClock::default()),
-        ..Sharing::new(name.to_owned(), name.to_owned(), WRITE)
+        ..Sharing::new(home.to_owned(), name.to_owned(), WRITE)
     };
     assert_eq!(sharing.term, TERM);
     let composer = Composer::open(
@@ -52,10 +63,10 @@ pub async fn manager_over(pool: &Pool, name: &str, line: Arc<dyn Connector>) -> 
             ..pool.options.clone()
         },
     );
-    Manager {
-        composer: composer.await.unwrap(),
+    Ok(Manager {
+        composer: composer.await?,
         gate,
-    }
+    })
 }
 
 /// A pool whose endpoints are kept, with two managers; the first is in charge.

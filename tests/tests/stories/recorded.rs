@@ -146,8 +146,7 @@ async fn what_any_kind_would_have_done_for_is_so_told_when_demand_and_schedule_a
     };
     apply().await;
     tokio::time::sleep(HOUR).await;
-    manager.remove_demand(&demand_id("standing")).await.unwrap();
-    apply().await;
+    pool.released("standing").await;
     pool.restart().await;
     let told = asked(&pool).await;
     let over = named(&told, "standing");

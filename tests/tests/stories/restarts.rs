@@ -132,6 +132,7 @@ async fn a_request_that_was_cut_off_was_never_made() {
         pending: Some(Pending::Composing(never())),
         job: None,
         set_up_by: None,
+        dropped: false,
     };
     let mut batch = Batch::new();
     batch.put(&half).unwrap();

@@ -153,10 +153,20 @@ async fn paused_gone_on_and_removed() {
     // It was the last one, and nobody runs when it is removed.
     clockwork.stop().await;
     pool.composer().remove_schedule(&night_id()).await.unwrap();
-    assert_eq!(pool.demands().await, ["chat"]);
+    assert_eq!(
+        pool.demands().await,
+        ["chat", "training"],
+        "listed while it holds GPUs"
+    );
+    assert!(
+        pool.because("training")
+            .await
+            .contains("its schedule has dropped it")
+    );
     pool.restart().await;
     clockwork = Clockwork::of(&pool);
     pool.pass_until("2026-03-02T23:40:00Z").await;
+    assert_eq!(pool.demands().await, ["chat"]);
     assert_eq!(
         pool.holders().await,
         by_day,
@@ -287,14 +297,13 @@ async fn a_schedule_touches_what_it_names_and_nothing_else() {
     let manager = pool.composer();
     pool.composed(gpus("chat", "h100-pcie-80gb", 8)).await;
     pool.composed(gpus("old", "h100-pcie-80gb", 4)).await;
-    // Two changes that wait for somebody to apply a plan.
-    manager.remove_demand(&demand_id("old")).await.unwrap();
+    // A change that waits for somebody to apply a plan.
     manager
         .add_demand(spec(gpus("waiting", "l40s-48gb", 2)))
         .await
         .unwrap();
     let waits = |plan: &poolwright_service::Plan| (plan.summary().gpus_unbound, plan.summary().gpus_bound);
-    assert_eq!(waits(&manager.plan().await.unwrap()), (4, 2));
+    assert_eq!(waits(&manager.plan().await.unwrap()), (0, 2));
 
     let clockwork = Clockwork::of(&pool);
     let mut lunch = night();
@@ -311,8 +320,8 @@ async fn a_schedule_touches_what_it_names_and_nothing_else() {
     manager.remove_schedule(&night_id()).await.unwrap();
     pool.pass_until("2026-03-02T12:40:00Z").await;
     assert_eq!(pool.holders().await, holds(&[("chat", 8), ("old", 4)]));
-    assert_eq!(waits(&manager.plan().await.unwrap()), (4, 2), "they wait still");
-    assert_eq!(pool.demands().await, ["chat", "waiting"]);
+    assert_eq!(waits(&manager.plan().await.unwrap()), (0, 2), "it waits still");
+    assert_eq!(pool.demands().await, ["chat", "old", "waiting"]);
     pool.all_is_well().await;
     clockwork.stop().await;
 }
@@ -322,7 +331,7 @@ async fn a_window_that_is_closed_moves_nothing() {
     let pool = Pool::of("demo").await;
     let manager = pool.composer();
     let clockwork = Clockwork::of(&pool);
-    // One waits to be composed, one to be let go of.
+    // One waits to be composed, one has its GPUs.
     manager
         .add_demand(spec(gpus("standing", "h100-pcie-80gb", 2)))
         .await
@@ -340,9 +349,15 @@ async fn a_window_that_is_closed_moves_nothing() {
     assert!(refused.message.contains("schedule night suspends"), "{refused}");
     assert!(refused.hint.unwrap().contains("schedule remove night"));
     manager.remove_schedule(&night_id()).await.unwrap();
-    manager.remove_demand(&demand_id("chat")).await.unwrap();
+    let refused = manager.remove_demand(&demand_id("chat")).await.unwrap_err();
+    assert_eq!(refused.code, ErrorCode::Conflict);
+    assert!(refused.hint.unwrap().contains("poolwright release chat"));
     pool.pass_until("2026-03-02T12:20:00Z").await;
-    assert_eq!(pool.holders().await, holds(&[("chat", 4)]), "it waits for a plan");
+    assert_eq!(
+        pool.holders().await,
+        holds(&[("chat", 4)]),
+        "nothing is released by itself"
+    );
     assert_eq!(pool.operations().await, before);
     clockwork.stop().await;
 }
@@ -364,9 +379,10 @@ async fn what_was_put_aside_comes_back_when_its_schedule_is_gone() {
     pool.pass_until("2026-03-02T23:30:00Z").await;
     assert_eq!(pool.holders().await, holds(&[("chat", 20)]));
     // From now on it is nobody's but its owner's.
-    pool.composer().remove_demand(&demand_id("chat")).await.unwrap();
+    let operations = pool.operations().await;
     pool.pass_until(MORNING).await;
     assert_eq!(pool.holders().await, holds(&[("chat", 20)]));
+    assert_eq!(pool.operations().await, operations);
     clockwork.stop().await;
 }
 

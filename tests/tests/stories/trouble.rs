@@ -450,16 +450,13 @@ async fn what_an_operator_accepts_is_settled() {
         ended.state == OperationState::Failed,
         "{resolved:?}"
     );
+    if !pool.recorded().await.is_empty() {
+        // What was accepted as bound has its owner still, and is released again.
+        assert_eq!(pool.demands().await, ["chat"]);
+        pool.released("chat").await;
+    }
     pool.until("its end was seen to", async || pool.demands().await.is_empty())
         .await;
-    let plan = manager.plan().await.unwrap();
-    if !plan.steps.is_empty() {
-        let change = manager
-            .apply(plan, OperationKind::Apply, ME, &How::default())
-            .await
-            .unwrap();
-        pool.done(&change).await;
-    }
     pool.all_is_free().await;
 }
 

@@ -295,6 +295,10 @@ impl Composer {
                 }
             }
             (None, false) if record.job.is_some() => {}
+            (Some(_), false) if record.dropped => because.push(
+                "not wanted any more: its schedule has dropped it; it is deleted once its GPUs are released"
+                    .to_owned(),
+            ),
             (Some(schedule), false) => {
                 let so = self.why_not_open(schedule).await?;
                 because.push(format!("not wanted now: {so}"));
@@ -396,6 +400,7 @@ impl Composer {
         checks.extend(self.closures_check().await?);
         checks.extend(self.uplinks_check().await?);
         checks.extend(self.relocations_check().await?);
+        checks.push(self.owners_check().await?);
         let held_back = self.held_back().await?;
         if let Some(why) = held_back.values().next() {
             let message = format!("{} of the GPUs that drift: {why}", held_back.len());

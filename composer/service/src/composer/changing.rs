@@ -15,7 +15,7 @@ use poolwright_model::id::{CompositionId, DemandId, GpuId, HostId};
 use poolwright_planner::direct::{self, Purpose};
 use poolwright_planner::{Composition, Demand, Plan, PlanInput};
 use poolwright_sizing::calibration::CALIBRATED;
-use poolwright_store::{Batch, Stored};
+use poolwright_store::{Batch, Stored, read};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
@@ -74,7 +74,8 @@ impl Composer {
         if let Some(done) = self.answered_before(&request).await? {
             return Ok(done);
         }
-        if self.find_demand(&spec.id).await?.is_some() {
+        let known = self.find_demand(&spec.id).await?;
+        if known.is_some_and(|known| !known.dropped) {
             return Err(there_is_one_already(&spec.id));
         }
         refuse_queue(&spec, "is composed now")?;
@@ -219,6 +220,7 @@ impl Composer {
             self.is_composed_by_none(record).await?;
         }
         let mut with = Batch::new();
+        let before: BTreeSet<CompositionId> = basis.held.iter().filter(named).map(|c| c.id.clone()).collect();
         let given_up = match &composition {
             Some(id) if how.force.is_some() => self.give_up_lost(&mut basis, id, &mut with).await?,
             _ => Vec::new(),
@@ -233,7 +235,7 @@ impl Composer {
             && how.force.is_none()
             && let Some(kept) = self.keep_in_place(&basis, composition).await?
         {
-            with.delete(DemandRecord::KIND, record.id());
+            self.delete_record(&mut with, record, &kept.ids()).await?;
             kept.add_to(&mut with)?;
             let plan = poolwright_planner::plan(&self.input(&basis.standing()));
             let advice = vec![kept.told()];
@@ -244,7 +246,7 @@ impl Composer {
             (Some(composition), _) => direct::release(composition, &self.input(&basis))?,
             // It holds nothing, or nothing any more: nothing changes but what is written down.
             _ if record.is_some() || !given_up.is_empty() => {
-                poolwright_planner::plan(&self.input(&basis.standing()))
+                poolwright_planner::plan(&self.input(&basis.clone().standing()))
             }
             (None, Some(id)) => return Err(ServiceError::not_found("demand", id.as_str())),
             (None, None) => return Err(ServiceError::bad_request("name a demand or a composition")),
@@ -257,7 +259,10 @@ impl Composer {
         }
         let done = if plan.steps.is_empty() {
             if let Some(record) = &record {
-                with.delete(DemandRecord::KIND, record.id());
+                // What was given up is no longer in the basis, and goes with this commit.
+                let mut leaving = before;
+                leaving.retain(|id| basis.held.iter().all(|c| c.id != *id));
+                self.delete_record(&mut with, record, &leaving).await?;
             }
             self.nothing_to_do(request, plan, with).await?
         } else {
@@ -275,6 +280,19 @@ impl Composer {
             self.look_again(&holding).await?;
         }
         Ok(Change { given_up, ..done })
+    }
+
+    /// Deletes the record of a demand that is released, unless it is gone or something else is held for it.
+    async fn delete_record(
+        &self,
+        with: &mut Batch,
+        record: &DemandRecord,
+        leaving: &BTreeSet<CompositionId>,
+    ) -> Result<(), ServiceError> {
+        match read::<DemandRecord>(self.store.as_ref(), record.id()).await? {
+            Some(found) => self.delete_demand(with, &found, leaving).await,
+            None => Ok(()),
+        }
     }
 
     /// A demand that was there before its plan is named by no mark of the operation: what that builds would be left
@@ -520,7 +538,7 @@ fn names(gpus: &[GpuId]) -> String {
 /// Whether somebody may take a demand back just now.
 pub(super) fn may_be_withdrawn(record: &DemandRecord) -> Result<(), ServiceError> {
     let id = &record.spec.id;
-    if let Some(schedule) = &record.schedule {
+    if let Some(schedule) = record.schedule.as_ref().filter(|_| !record.dropped) {
         return Err(ServiceError::new(
             ErrorCode::Conflict,
             format!("demand {id} belongs to schedule {schedule}"),
@@ -535,7 +553,7 @@ pub(super) fn may_be_withdrawn(record: &DemandRecord) -> Result<(), ServiceError
         .map_or(Ok(()), |pending| Err(in_hand(id, pending)))
 }
 
-fn in_hand(demand: &DemandId, pending: &Pending) -> ServiceError {
+pub(super) fn in_hand(demand: &DemandId, pending: &Pending) -> ServiceError {
     let operation = pending.operation();
     let (doing, hint) = match pending {
         Pending::Composing(_) => ("composing", format!("poolwright ops cancel {operation}")),

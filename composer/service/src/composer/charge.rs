@@ -3,7 +3,7 @@
 use super::Composer;
 use super::readiness::Stage;
 use crate::connections::Connections;
-use crate::error::ServiceError;
+use crate::error::{ErrorCode, ServiceError};
 use crate::leases::{Leases, Takeover};
 use poolwright_driver::{CutOff, DriverError};
 use poolwright_executor::Drivers;
@@ -24,6 +24,7 @@ impl Composer {
         let Some(leases) = self.leases.clone() else {
             return Ok(());
         };
+        self.refuse_copied_directory(&leases).await?;
         self.round(&leases).await?;
         let pause = leases.sharing().pause();
         self.again(
@@ -52,6 +53,22 @@ impl Composer {
             async move { composer.follow_calendar(&calendar).await }
         });
         Ok(())
+    }
+
+    /// Refuses to serve beside a manager that lives and whose data directory this one's is a copy of, or the other way
+    /// round: each would take the other for itself.
+    async fn refuse_copied_directory(&self, leases: &Leases) -> Result<(), ServiceError> {
+        let Some(other) = leases.living_copy(self.clock.now()).await? else {
+            return Ok(());
+        };
+        let message = format!(
+            "manager {} ({}), which runs since {}, has the same data directory id ({}): one of the two directories is a \
+             copy of the other, so this manager does not serve",
+            other.name, other.who.id, other.started, other.who.home
+        );
+        Err(ServiceError::new(ErrorCode::Conflict, message).with_hint(
+            "give this manager a data directory of its own: start it with --data-dir and a new folder",
+        ))
     }
 
     /// Acts again and again, with a pause before each, for as long as the composer is there.

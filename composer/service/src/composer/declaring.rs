@@ -151,6 +151,7 @@ impl Composer {
 
     async fn compare_demand(&self, spec: DemandSpec, into: &mut Compared) -> Result<(), ServiceError> {
         let before = self.find_demand(&spec.id).await?;
+        let before = before.filter(|before| !before.dropped);
         let (difference, fields) = match &before {
             None => (Difference::New, Vec::new()),
             Some(before) if before.spec == spec => (Difference::Same, Vec::new()),
@@ -266,7 +267,7 @@ impl Composer {
         Ok(())
     }
 
-    /// The demands of a schedule that takes the place of another of its name; those that it no longer has are deleted.
+    /// The demands of a schedule that takes the place of another of its name; those that it no longer has are dropped.
     async fn records_of(
         &self,
         spec: &ScheduleSpec,
@@ -290,7 +291,7 @@ impl Composer {
         }
         for gone in old {
             if records.iter().all(|record| record.spec.id != *gone) {
-                batch.delete(DemandRecord::KIND, gone.as_str());
+                self.drop_demand(batch, gone).await?;
             }
         }
         Ok(records)

@@ -4,14 +4,21 @@
 //! be let go of. Its record names the operation ([`Pending`]) and is committed with its beginning. What becomes of
 //! it then follows from how the operation ended: nothing is to be repaired after a crash, nor where the store did
 //! not say whether it has begun.
+//!
+//! A composition names its demand, so the record is deleted only by a commit that confirms that the last composition
+//! is gone. Each operation that composes for a standing demand writes its record anew: of two commits at two
+//! managers, one that composes for a demand and one that deletes it, the second is refused.
 
 use super::Composer;
+use super::changing::in_hand;
 use crate::demand::{DemandRecord, Pending};
 use crate::error::{ErrorCode, ServiceError};
 use poolwright_executor::{Operation, OperationState};
-use poolwright_model::id::{DemandId, OperationId};
+use poolwright_model::id::{CompositionId, DemandId, OperationId};
+use poolwright_planner::Composition;
 use poolwright_store::{Batch, StoreError, Stored, Versioned, read, read_all};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 
 /// What an operation has decided about a demand.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -134,7 +141,12 @@ impl Composer {
         let mut revision = None;
         if let Some(found) = found {
             revision = Some(found.revision);
-            if self.as_decided(found.value).await?.is_some() {
+            // What a schedule has dropped goes on under the new demand, with what it still holds.
+            if self
+                .as_decided(found.value)
+                .await?
+                .is_some_and(|record| !record.dropped)
+            {
                 return Err(there_is_one_already(&record.spec.id));
             }
         }
@@ -156,10 +168,111 @@ impl Composer {
         Ok(())
     }
 
-    pub(super) async fn unkeep(&self, demand: &DemandId) -> Result<(), ServiceError> {
+    /// Deletes the record of a demand, as it was read, with this batch. Refused while a composition holds GPUs for it,
+    /// other than those that the batch itself takes from it (`leaving`), or an operation composes for it. To be called
+    /// with the turn.
+    pub(super) async fn delete_demand(
+        &self,
+        batch: &mut Batch,
+        found: &Versioned<DemandRecord>,
+        leaving: &BTreeSet<CompositionId>,
+    ) -> Result<(), ServiceError> {
+        let id = &found.value.spec.id;
+        // In this order: what an operation composes is in one of the two.
+        if let Some(operation) = self.underway().await?.serving.remove(id) {
+            return Err(in_hand(id, &Pending::Composing(operation)));
+        }
+        let held = self.held().await?;
+        let of_it = |c: &&Composition| c.demand.as_ref() == Some(id) && !leaving.contains(&c.id);
+        if let Some(composition) = held.iter().find(of_it) {
+            return Err(still_held(&found.value, composition));
+        }
+        batch
+            .expect(DemandRecord::KIND, id.as_str(), Some(found.revision))
+            .delete(DemandRecord::KIND, id.as_str());
+        Ok(())
+    }
+
+    /// Deletes the record of a demand that holds nothing. To be called with the turn.
+    pub(super) async fn delete_unheld(&self, id: &DemandId) -> Result<(), ServiceError> {
+        let found = read::<DemandRecord>(self.store.as_ref(), id.as_str()).await?;
+        let found = found.ok_or_else(|| ServiceError::not_found("demand", id.as_str()))?;
         let mut batch = Batch::new();
-        batch.delete(DemandRecord::KIND, demand.as_str());
-        self.store.commit(batch).await?;
+        self.delete_demand(&mut batch, &found, &BTreeSet::new()).await?;
+        match self.store.commit(batch).await {
+            Err(error) if error.is_conflict() => {
+                let message = format!("demand {id} was changed while it was to be deleted");
+                Err(ServiceError::new(ErrorCode::Conflict, message)
+                    .with_hint("see what it holds, then ask again: poolwright get demands"))
+            }
+            done => Ok(done.map(drop)?),
+        }
+    }
+
+    /// A schedule no longer has this demand: its record is deleted with this batch; where it holds GPUs it is marked, and
+    /// deleted once the runner has released them. To be called with the turn.
+    pub(super) async fn drop_demand(&self, batch: &mut Batch, id: &DemandId) -> Result<(), ServiceError> {
+        let Some(found) = read::<DemandRecord>(self.store.as_ref(), id.as_str()).await? else {
+            return Ok(());
+        };
+        match self.delete_demand(batch, &found, &BTreeSet::new()).await {
+            Err(refused) if refused.code == ErrorCode::Conflict => {
+                let record = DemandRecord {
+                    dropped: true,
+                    ..found.value
+                };
+                batch
+                    .expect(DemandRecord::KIND, record.id(), Some(found.revision))
+                    .put(&record)?;
+                Ok(())
+            }
+            deleted => deleted,
+        }
+    }
+
+    /// Deletes the dropped demands that hold nothing any more. Says whether none is left.
+    pub(crate) async fn delete_dropped(&self) -> Result<bool, ServiceError> {
+        let _turn = self.turn.lock().await;
+        let mut all = true;
+        for found in read_all::<DemandRecord>(self.store.as_ref()).await? {
+            if !found.value.dropped {
+                continue;
+            }
+            let mut batch = Batch::new();
+            match self.delete_demand(&mut batch, &found, &BTreeSet::new()).await {
+                Ok(()) => {}
+                Err(refused) if refused.code == ErrorCode::Conflict => {
+                    all = false;
+                    continue;
+                }
+                Err(error) => return Err(error),
+            }
+            match self.store.commit(batch).await {
+                // Somebody gave it another meaning meanwhile.
+                Err(StoreError::Conflict { .. }) => all = false,
+                done => drop(done?),
+            }
+        }
+        Ok(all)
+    }
+
+    /// Writes the records of these demands anew, for which the batch begins to hold GPUs: a commit that deletes one of
+    /// them meanwhile is refused, or this one is.
+    pub(super) async fn hold_for(
+        &self,
+        batch: &mut Batch,
+        demands: BTreeSet<DemandId>,
+    ) -> Result<(), ServiceError> {
+        for id in demands {
+            if batch.writes(DemandRecord::KIND, id.as_str()) {
+                continue;
+            }
+            if let Some(found) = read::<DemandRecord>(self.store.as_ref(), id.as_str()).await? {
+                batch
+                    .expect(DemandRecord::KIND, id.as_str(), Some(found.revision))
+                    .put(&found.value)?;
+            }
+        }
         Ok(())
     }
 
@@ -168,17 +281,24 @@ impl Composer {
         let Some(pending) = &record.pending else {
             return Ok(Some(record));
         };
-        match self.executor.get(pending.operation()).await {
-            Ok(operation) => Ok(decided(record, operation.as_ref())),
+        let operation = match self.executor.get(pending.operation()).await {
+            Ok(operation) => operation,
             // Left alone until somebody has looked into it; the others go on.
-            Err(StoreError::Malformed { .. }) => Ok(Some(record)),
-            Err(error) => Err(error.into()),
+            Err(StoreError::Malformed { .. }) => return Ok(Some(record)),
+            Err(error) => return Err(error.into()),
+        };
+        if let Some(kept) = decided(record.clone(), operation.as_ref(), false) {
+            return Ok(Some(kept));
         }
+        let held = self.held().await?;
+        let is_held = held.iter().any(|c| c.demand.as_ref() == Some(&record.spec.id));
+        Ok(decided(record, operation.as_ref(), is_held))
     }
 }
 
-/// A demand as the operation on which it hangs has decided; `None` where it is not kept.
-fn decided(mut record: DemandRecord, operation: Option<&Operation>) -> Option<DemandRecord> {
+/// A demand as the operation on which it hangs has decided; `None` where it is not kept. One for which the operation
+/// left GPUs held (`is_held`) is kept whatever it has decided.
+fn decided(mut record: DemandRecord, operation: Option<&Operation>, is_held: bool) -> Option<DemandRecord> {
     let Some(pending) = record.pending.clone() else {
         return Some(record);
     };
@@ -199,9 +319,28 @@ fn decided(mut record: DemandRecord, operation: Option<&Operation>) -> Option<De
             job.failed(operation);
         }
         (Fate::Gone, Pending::Releasing(_), Some(job)) if job.stopping.is_some() => job.waits_again(),
+        (Fate::Gone, _, Some(job)) if is_held => job.failed(operation),
+        (Fate::Gone, _, None) if is_held => {}
         (Fate::Gone, ..) => return None,
     }
     Some(record)
+}
+
+fn still_held(record: &DemandRecord, composition: &Composition) -> ServiceError {
+    let (id, held) = (&record.spec.id, &composition.id);
+    let gpus = match composition.gpu_count() {
+        1 => "1 GPU".to_owned(),
+        count => format!("{count} GPUs"),
+    };
+    let message = format!(
+        "demand {id} holds {gpus} on {} (composition {held})",
+        composition.host
+    );
+    let hint = match record.job.as_ref().is_some_and(|job| job.ended.is_some()) {
+        true => "the job has ended; wait until its GPUs are released: poolwright queue".to_owned(),
+        false => format!("release them; that deletes the demand, too: poolwright release {id}"),
+    };
+    ServiceError::new(ErrorCode::Conflict, message).with_hint(hint)
 }
 
 pub(super) fn there_is_one_already(id: &DemandId) -> ServiceError {
@@ -234,5 +373,28 @@ mod tests {
             assert_eq!(composing.fate(ended), composed, "{ended:?}");
             assert_eq!(releasing.fate(ended), released, "{ended:?}");
         }
+    }
+
+    /// Fault 73: an operation that was undone, or ended by an operator, may have left GPUs held.
+    #[test]
+    fn a_demand_for_which_gpus_are_held_is_kept_whatever_its_operation_decided() {
+        let record: DemandRecord = serde_json::from_value(serde_json::json!({
+            "spec": {"id": "chat", "gpus": 1},
+            "demand": {
+                "id": "chat", "tenant": "default", "priority": 0, "created": "2026-03-02T12:00:00Z",
+                "need": poolwright_sizing::need::Need::of_kind("l40s-48gb", 1),
+            },
+            "pending": {"composing": "op"},
+        }))
+        .unwrap();
+        assert_eq!(decided(record.clone(), None, false), None);
+        let kept = decided(record.clone(), None, true);
+        assert_eq!(
+            kept,
+            Some(DemandRecord {
+                pending: None,
+                ..record
+            })
+        );
     }
 }

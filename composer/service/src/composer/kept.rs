@@ -59,6 +59,10 @@ impl Rewritten {
         self.0.iter().map(|(record, _)| &record.composition)
     }
 
+    pub fn ids(&self) -> BTreeSet<CompositionId> {
+        self.compositions().map(|c| c.id.clone()).collect()
+    }
+
     /// For whoever let go of it.
     pub fn told(&self) -> String {
         let hosts: Vec<&str> = self.compositions().map(|c| c.host.as_str()).collect();
@@ -203,6 +207,9 @@ impl Composer {
     async fn commit_rewritten(&self, rewritten: &Rewritten) -> Result<(), ServiceError> {
         let mut batch = Batch::new();
         rewritten.add_to(&mut batch)?;
+        let demands = rewritten.compositions().filter_map(|c| c.demand.clone());
+        let demands = demands.collect();
+        self.hold_for(&mut batch, demands).await?;
         self.store.commit(batch).await?;
         Ok(())
     }

@@ -87,6 +87,7 @@ mod locating;
 mod looking;
 mod marking;
 mod measuring;
+mod orphaned_compositions;
 mod owing;
 mod pausing;
 mod pinning;

@@ -314,8 +314,8 @@ impl Composer {
                 format!("let go of it: poolwright release {id}"),
             ),
             Some(job) if job.ended.is_some() => conflict(
-                format!("job {id} is over, and lets go of its GPUs"),
-                "see how far it is: poolwright queue".to_owned(),
+                format!("job {id} has ended, and its GPUs are being released"),
+                "wait until it is gone: poolwright queue".to_owned(),
             ),
             Some(job) if job.waits() => conflict(
                 format!("job {id} has not begun"),

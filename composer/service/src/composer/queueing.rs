@@ -242,8 +242,7 @@ impl Composer {
         {
             let mut with = Batch::new();
             kept.add_to(&mut with)?;
-            with.expect(DemandRecord::KIND, found.value.id(), Some(found.revision));
-            with.delete(DemandRecord::KIND, found.value.id());
+            self.delete_demand(&mut with, &found, &kept.ids()).await?;
             self.store.commit(with).await?;
             return Ok(());
         }
@@ -258,13 +257,14 @@ impl Composer {
     /// A job that holds nothing (any more).
     async fn has_let_go(&self, mut found: Found, mut job: Job) -> Result<(), ServiceError> {
         let mut batch = Batch::new();
-        batch.expect(DemandRecord::KIND, found.value.id(), Some(found.revision));
         if job.ended.is_some() {
-            batch.delete(DemandRecord::KIND, found.value.id());
+            self.delete_demand(&mut batch, &found, &BTreeSet::new()).await?;
         } else {
             job.waits_again();
             found.value.job = Some(job);
-            batch.put(&found.value)?;
+            batch
+                .expect(DemandRecord::KIND, found.value.id(), Some(found.revision))
+                .put(&found.value)?;
         }
         self.store.commit(batch).await?;
         Ok(())

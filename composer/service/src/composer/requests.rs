@@ -136,6 +136,9 @@ impl Composer {
         self.spares_retired_hosts(&plan, &mut with).await?;
         self.spares_closed(&plan, &mut with).await?;
         self.within_uplinks(&plan, request.reservation, &mut with).await?;
+        let composed = plan.composes.iter().filter_map(|c| c.demand.clone());
+        let composed = composed.collect();
+        self.hold_for(&mut with, composed).await?;
         if let Some(seen) = &request.how.seen {
             self.is_as_seen(seen, &mut with).await?;
         }

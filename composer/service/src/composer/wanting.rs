@@ -126,9 +126,9 @@ impl Composer {
         Ok(record)
     }
 
-    /// Forgets a demand. What it holds is let go by the next plan that is applied.
+    /// Deletes a demand that holds nothing. A job that runs is ended: its record goes with the last of its GPUs.
     pub async fn remove_demand(&self, id: &DemandId) -> Result<(), ServiceError> {
-        if self.demand(id).await?.job.is_some_and(|job| job.runs()) {
+        if self.demand(id).await?.job.is_some_and(|job| !job.waits()) {
             return self.end_by_hand(id, Because::Removed).await;
         }
         let _turn = self.turn.lock().await;
@@ -136,7 +136,7 @@ impl Composer {
         self.may_want([&record.spec])?;
         may_be_withdrawn(&record)?;
         self.is_suspended_by_none(id).await?;
-        self.unkeep(id).await?;
+        self.delete_unheld(id).await?;
         self.note_withdrawn(&record).await;
         self.queue_changed.notify_one();
         Ok(())
@@ -278,7 +278,7 @@ impl Composer {
         }
     }
 
-    /// Forgets a schedule and its demands; what they hold is let go at once, and what it suspended comes back.
+    /// Deletes a schedule and its demands; what they hold is released at once, and what it suspended comes back.
     pub async fn remove_schedule(&self, id: &ScheduleId) -> Result<(), ServiceError> {
         let _turn = self.turn.lock().await;
         let found = read::<Schedule>(self.store.as_ref(), id.as_str()).await?;
@@ -287,7 +287,7 @@ impl Composer {
         let mut batch = Batch::new();
         batch.delete(Schedule::KIND, id.as_str());
         for demand in &found.value.spec.demands {
-            batch.delete(DemandRecord::KIND, demand.id.as_str());
+            self.drop_demand(&mut batch, &demand.id).await?;
         }
         self.commit_calendar(batch, &[found.value]).await
     }
@@ -376,7 +376,7 @@ impl Composer {
         let demands = self.demands().await?.into_iter();
         scheduled.extend(
             demands
-                .filter(|record| record.course.is_some())
+                .filter(|record| record.course.is_some() || record.dropped)
                 .map(|record| record.spec.id),
         );
         Ok(scheduled)
@@ -487,6 +487,7 @@ impl Composer {
             pending: None,
             job,
             set_up_by: None,
+            dropped: false,
         })
     }
 

@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::time::Instant;
 
+mod copies;
 mod ending;
 mod wishes;
 
@@ -20,10 +21,14 @@ const TERM: Duration = Duration::from_secs(12);
 /// How a manager shares its store with others.
 #[derive(Clone)]
 pub struct Sharing {
-    /// New at every start of a manager.
+    /// The id of this instance: random, and new at every start of a manager.
     pub id: String,
-    /// The data directory's own id. Only one manager at a time may have it.
+    /// The data directory's own id. A copy of the directory has it, too, so it says nothing about who lives: only
+    /// [`Sharing::earlier`] does.
     pub home: String,
+    /// Earlier instances that held the lock of this very directory, and of no copy, since the machine was started. They
+    /// are dead, and nothing that they sent from this machine goes on.
+    pub earlier: BTreeSet<String>,
     /// For people.
     pub name: String,
     /// For so long after a beat a manager is in charge. A third of it passes from beat to beat.
@@ -49,6 +54,7 @@ impl Sharing {
         Self {
             id: format!("manager-{}", uuid::Uuid::now_v7().simple()),
             home,
+            earlier: BTreeSet::new(),
             name,
             term: TERM,
             write_deadline,
@@ -374,8 +380,8 @@ impl Leases {
 
     /// From here on this manager is in charge. Where the one before died, its sessions are to be ended first.
     fn possess(&self, state: &mut State, lease: &Lease, revision: u64) {
-        // Of an earlier process on this machine nothing is left that could send anything.
-        let dead = lease.after.as_ref().filter(|dead| dead.home != self.sharing.home);
+        // Of this instance, and of those before it in this directory, nothing is left that could send anything.
+        let dead = lease.after.as_ref().filter(|dead| !self.has_ended_here(&dead.id));
         let taken = dead.zip(endpoint_of(&lease.id)).map(|(dead, endpoint)| Takeover {
             endpoint,
             from: dead.id.clone(),
@@ -391,7 +397,13 @@ impl Leases {
         state.mine.insert(lease.id.clone(), mine);
     }
 
-    /// The managers that gave no sign of life for a term and a margin, and an earlier life of this one.
+    /// Whether this id is of this instance (an earlier life of it), or of one before it in this very directory.
+    fn has_ended_here(&self, id: &str) -> bool {
+        let instance = id.split_once('.').map_or(id, |(instance, _)| instance);
+        instance == self.sharing.id || self.sharing.earlier.contains(instance)
+    }
+
+    /// The managers that gave no sign of life for a term and a margin, and earlier lives and instances of this one.
     async fn bury_the_dead(&self, found: &mut Found) -> Result<(), StoreError> {
         let now = self.sharing.clock.now();
         let me = self.me().map(|me| me.id);
@@ -401,14 +413,13 @@ impl Leases {
             .filter(|manager| Some(&manager.value.who.id) != me.as_ref());
         let dead: Vec<Versioned<ManagerRecord>> = others
             .filter(|manager| {
-                let term = Duration::from_millis(manager.value.term_ms);
                 let seen = self
                     .state()
                     .beats
                     .get(manager.value.id())
                     .map_or(now, |(_, seen)| *seen);
-                let same_home = manager.value.who.home == self.sharing.home;
-                same_home || now.saturating_sub(seen) > term + term / 4
+                self.has_ended_here(manager.value.id())
+                    || now.saturating_sub(seen) > longest_silence(&manager.value)
             })
             .cloned()
             .collect();
@@ -441,8 +452,8 @@ impl Leases {
         {
             return None;
         }
-        // An earlier process on this machine may have died before what it waited for was over.
-        let here = |holder: &Holder| holder.home == self.sharing.home;
+        // An earlier instance in this directory may have died before what it waited for was over.
+        let here = |holder: &Holder| self.has_ended_here(&holder.id);
         let after = match (holder, known.and_then(|lease| lease.after.clone())) {
             (Some(holder), Some(before)) if here(&holder) && !here(&before) => Some(before),
             // Nobody has ended yet what that one left there.
@@ -561,6 +572,12 @@ impl Leases {
         // Each use leaves it whole.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// A manager whose beat is unchanged for longer is dead.
+fn longest_silence(manager: &ManagerRecord) -> Duration {
+    let term = Duration::from_millis(manager.term_ms);
+    term + term / 4
 }
 
 /// Longer than anybody waits.

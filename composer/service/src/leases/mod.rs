@@ -11,7 +11,10 @@
 //!   `CLOCK_BOOTTIME`, which goes on while the machine sleeps. So it stops before anybody may bury it.
 //! * A lease changes hands by a commit that expects it as it was, and that its manager is buried or hands it over.
 //! * Whoever takes over from the dead ends the sessions of the dead at the endpoint, and waits until what the dead
-//!   may have sent is over, before it sends anything.
+//!   may have sent is over, before it sends anything. Only an earlier instance that held the lock of the same data
+//!   directory needs no wait: its process is gone. A copy of the directory has another lock, and proves nothing.
+//! * A manager that finds another one alive with the id of its data directory refuses to serve: one of the two
+//!   directories is a copy.
 //!
 //! [`record`] is what is kept, [`keeper`] does all of it.
 

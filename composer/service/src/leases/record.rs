@@ -10,8 +10,8 @@ pub const CALENDAR: &str = "calendar";
 /// A manager that lives, or that nobody has missed yet.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ManagerRecord {
-    /// Its id is new at every start. Of two managers with the same home, the one that holds the directory's lock
-    /// lives.
+    /// Its id is new at every start. Two that live have the same home where a data directory was copied; the second
+    /// refuses to serve.
     #[serde(flatten)]
     pub who: Holder,
     /// For people: where it runs.
@@ -47,8 +47,9 @@ pub struct Lease {
 /// A manager as its leases know it, also when it is gone.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Holder {
+    /// The instance's, renewed at each start.
     pub id: String,
-    /// Its data directory's.
+    /// Its data directory's, which a copy of the directory has, too.
     pub home: String,
     /// A request of it is over, one way or the other, so long after it was sent.
     pub write_deadline_ms: u64,

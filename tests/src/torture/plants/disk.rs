@@ -4,6 +4,7 @@ use super::super::gate::unpoisoned;
 use super::Plant;
 use poolwright_executor::{Claim, CompositionRecord, KeyRecord, Operation};
 use poolwright_model::id::CompositionId;
+use poolwright_service::demand::DemandRecord;
 use poolwright_store::{Batch, Committed, Layer, Store, StoreError, Stored, read_all};
 use std::sync::{Arc, Mutex};
 
@@ -48,6 +49,13 @@ impl BadStore {
                 if let Some(mut twin) = first.map(|found| found.value) {
                     twin.composition.id = CompositionId::from_lossy("twin");
                     batch.put(&twin)?;
+                }
+            }
+            Plant::OrphansCompositions => {
+                for held in read_all::<CompositionRecord>(&*self.store).await? {
+                    if let Some(demand) = &held.value.composition.demand {
+                        batch.delete(DemandRecord::KIND, demand.as_str());
+                    }
                 }
             }
             Plant::Hangs => {

@@ -1,0 +1,93 @@
+//! Compositions whose demand has no record. Nothing releases them by itself, and no list of demands shows who holds
+//! their GPUs: the log names each of them once, and `doctor` for as long as it stands.
+
+use super::Composer;
+use super::asking::Check;
+use crate::demand::DemandRecord;
+use crate::error::ServiceError;
+use poolwright_model::id::{CompositionId, DemandId};
+use poolwright_planner::Composition;
+use poolwright_store::read;
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+/// Between two sweeps.
+const SWEEP: Duration = Duration::from_secs(60);
+
+impl Composer {
+    /// The compositions that name a demand without a record, and that no operation has in hand.
+    pub async fn orphaned_compositions(&self) -> Result<Vec<Composition>, ServiceError> {
+        let touched = self.underway().await?.touched;
+        let mut orphaned = Vec::new();
+        for composition in self.held().await?.iter() {
+            let Some(demand) = composition.demand.as_ref().filter(|id| !touched.contains(*id)) else {
+                continue;
+            };
+            if read::<DemandRecord>(self.store.as_ref(), demand.as_str())
+                .await?
+                .is_none()
+            {
+                orphaned.push(composition.clone());
+            }
+        }
+        if orphaned.is_empty() {
+            return Ok(orphaned);
+        }
+        // A demand may have ended in between, and its composition with it.
+        let still = self.held().await?;
+        orphaned.retain(|orphan| {
+            let now = still.iter().find(|c| c.id == orphan.id);
+            now.is_some_and(|now| now.demand == orphan.demand)
+        });
+        Ok(orphaned)
+    }
+
+    /// Names each orphaned composition in the log, once.
+    pub(crate) async fn keep_reporting_orphans(&self) {
+        let mut reported: BTreeSet<CompositionId> = BTreeSet::new();
+        loop {
+            match self.orphaned_compositions().await {
+                Ok(orphaned) => {
+                    for orphan in orphaned.iter().filter(|orphan| !reported.contains(&orphan.id)) {
+                        tracing::warn!(
+                            composition = %orphan.id,
+                            demand = orphan.demand.as_ref().map_or("", DemandId::as_str),
+                            host = %orphan.host,
+                            gpus = orphan.gpu_count(),
+                            "composition without an owner; {}",
+                            release(orphan)
+                        );
+                    }
+                    reported = orphaned.into_iter().map(|orphan| orphan.id).collect();
+                }
+                Err(error) => tracing::debug!(%error, "orphaned compositions not looked for"),
+            }
+            tokio::time::sleep(SWEEP).await;
+        }
+    }
+
+    pub(super) async fn owners_check(&self) -> Result<Check, ServiceError> {
+        let orphaned = self.orphaned_compositions().await?;
+        let Some(first) = orphaned.first() else {
+            return Ok(Check::ok("owners", "every composition has its owner"));
+        };
+        let named: Vec<String> = orphaned.iter().map(described).collect();
+        Ok(Check::problem("owners", named.join("; "), release(first)))
+    }
+}
+
+fn described(orphan: &Composition) -> String {
+    let gpus = match orphan.gpu_count() {
+        1 => "1 GPU".to_owned(),
+        count => format!("{count} GPUs"),
+    };
+    let demand = orphan.demand.as_ref().map_or("", DemandId::as_str);
+    format!(
+        "composition {} holds {gpus} on {} for demand {demand}, which does not exist",
+        orphan.id, orphan.host
+    )
+}
+
+fn release(orphan: &Composition) -> String {
+    format!("release it: poolwright release composition/{}", orphan.id)
+}
