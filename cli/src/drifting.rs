@@ -22,7 +22,7 @@ pub async fn known(api: &Api) -> Vec<Drift> {
     }
 }
 
-/// What somebody else has bound is in no record, and a GPU that moved is bound as recorded.
+/// Foreign bindings are in no record, and a GPU that moved is bound as recorded.
 pub fn say_of(drift: &[Drift]) {
     let as_recorded = |drift: &&Drift| matches!(drift.kind, DriftKind::Foreign | DriftKind::Moved);
     let lost = drift.iter().filter(|drift| !as_recorded(drift));

@@ -2,7 +2,7 @@
 //! another one takes over and goes on, and ten terms later the first sends what it had begun. Where the endpoint has
 //! sessions it is refused; where it has none it comes true, is seen, and is undone.
 //!
-//! Terms pass by a clock of the test's: nobody loses a lease because the machine was busy elsewhere.
+//! Terms pass by a clock of the test, so a busy machine costs no manager its lease.
 
 #![expect(clippy::unwrap_used, reason = "a test that can't go on has failed")]
 
@@ -73,7 +73,7 @@ impl Connector for Https {
     }
 }
 
-/// The clock of leases: it stands still until somebody sets it forward.
+/// The clock of leases: it stands still until the test sets it forward.
 #[derive(Default)]
 struct SetClock(Mutex<Duration>);
 

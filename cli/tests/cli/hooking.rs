@@ -31,7 +31,7 @@ async fn the_hooks_of_the_managers_file_are_run_before_what_was_lent_is_taken_ba
         .run("compose --gpus 4 --kind h100-pcie-80gb --name chat")
         .await
         .expect(0, &[]);
-    // The run ends with the checkpoint, which takes next to nothing of its limit: nobody waits for the rest.
+    // The run ends with the checkpoint, long before its limit.
     let add = "schedule add nights --gpus 24 --kind h100-pcie-80gb --suspends chat --notice 1s --checkpoint save \
         --checkpoint-limit 60s --opens 0_3_1_1_* --closes 0_4_1_1_* --notify";
     let add = |notify: &str| {

@@ -46,7 +46,7 @@ const ANSWERED: Duration = Duration::from_secs(30);
 /// does.
 const CLASSIFIED: Duration = Duration::from_secs(90);
 /// An outcome that nobody knows is held for as long as it may still come, 24 s here; and others wait for it, each for
-/// the one before. Shorter than the 300 s after which nextest ends a test, so that it says what it waited for.
+/// the one before. Shorter than the 300 s after which nextest ends a test, so that the test can report its condition.
 const SETTLED: Duration = Duration::from_secs(240);
 
 /// Fault 1: the real program, at moments that are left to chance.
@@ -79,7 +79,7 @@ async fn lives_and_deaths(options: &[&str], kills: usize) {
     let mut clients: Vec<Client> = (0..CLIENTS).map(client).collect();
     let mut manager = Arc::new(manager);
     let (mut killed, mut caught) = (0, 0);
-    // What is in flight at a kill hangs on how fast the machine is.
+    // The number of operations in flight at a kill depends on the machine's speed.
     while killed < kills || caught < kills / 4 {
         assert!(
             killed < 3 * kills,

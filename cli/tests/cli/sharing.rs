@@ -221,7 +221,7 @@ async fn a_manager_with_a_copied_data_directory_is_refused_while_the_other_lives
     serve(&copied).await.refused(5, &why);
     first.run("get gpus").await.expect(0, &[]);
 
-    // A restart of the first waits for nobody; once it is dead the copy may take its place, and then it is refused.
+    // The first restarts at once. After its death the copy may replace it, and then the first is refused.
     first.server.kill().await;
     let first = Manager::start(&home, &options).await;
     first.server.kill().await;

@@ -36,7 +36,7 @@ pub trait Drivers: Send + Sync {
         None
     }
 
-    /// Where the unit's endpoint showed its GPUs last, if that is known; asks nobody.
+    /// The address of the unit in the latest observation of its endpoint, if known. Sends no request.
     fn observed_at(&self, _target: &Target) -> Option<ControlPoint> {
         None
     }
@@ -76,7 +76,7 @@ impl Metal {
         }
     }
 
-    /// Where the unit is bound. An error where its address shows another GPU: what is read there says nothing of it.
+    /// The binding of the unit. An error if its address shows another GPU, since a binding there is not the unit's.
     pub async fn bound(&self, target: &Target) -> Answer<Bound> {
         let fabric = self.fabric(target).await?;
         let call = async {
@@ -89,33 +89,17 @@ impl Metal {
     }
 
     pub async fn bind(&self, target: &Target, pass: Pass<'_>) -> Write<()> {
-        let fabric = match self.fabric(target).await {
-            Ok(fabric) => fabric,
-            Err(error) => return Ok(Err(error)),
+        let bind = |fabric: Arc<dyn Fabric>, at: ControlPoint| async move {
+            fabric.bind(&at, &target.port_at, self.act_deadline).await
         };
-        let call = |_, at: Option<ControlPoint>| {
-            let fabric = in_this_session(&fabric);
-            let at = at.unwrap_or_else(|| target.unit_at.clone());
-            async move { fabric.bind(&at, &target.port_at, self.act_deadline).await }
-        };
-        let unit = Some((&*fabric, target));
-        self.write((fabric.endpoint(), self.act_deadline), pass, unit, call)
-            .await
+        self.write_to_unit(target, pass, bind).await
     }
 
     pub async fn unbind(&self, target: &Target, pass: Pass<'_>) -> Write<()> {
-        let fabric = match self.fabric(target).await {
-            Ok(fabric) => fabric,
-            Err(error) => return Ok(Err(error)),
+        let unbind = |fabric: Arc<dyn Fabric>, at: ControlPoint| async move {
+            fabric.unbind(&at, &target.port_at, self.act_deadline).await
         };
-        let call = |_, at: Option<ControlPoint>| {
-            let fabric = in_this_session(&fabric);
-            let at = at.unwrap_or_else(|| target.unit_at.clone());
-            async move { fabric.unbind(&at, &target.port_at, self.act_deadline).await }
-        };
-        let unit = Some((&*fabric, target));
-        self.write((fabric.endpoint(), self.act_deadline), pass, unit, call)
-            .await
+        self.write_to_unit(target, pass, unbind).await
     }
 
     pub async fn task(&self, target: &Target, task: &str) -> Answer<TaskSeen> {
@@ -125,14 +109,26 @@ impl Metal {
     }
 
     pub async fn reset(&self, target: &Target, pass: Pass<'_>) -> Write<ResetSeen> {
+        let reset = |fabric: Arc<dyn Fabric>, at: ControlPoint| async move {
+            fabric.reset(&at, self.act_deadline).await
+        };
+        self.write_to_unit(target, pass, reset).await
+    }
+
+    /// A write to a unit's fabric, at the address at which the unit was just identified.
+    async fn write_to_unit<T, F: Future<Output = Answer<T>>>(
+        &self,
+        target: &Target,
+        pass: Pass<'_>,
+        act: impl Fn(Arc<dyn Fabric>, ControlPoint) -> F,
+    ) -> Write<T> {
         let fabric = match self.fabric(target).await {
             Ok(fabric) => fabric,
             Err(error) => return Ok(Err(error)),
         };
         let call = |_, at: Option<ControlPoint>| {
-            let fabric = in_this_session(&fabric);
             let at = at.unwrap_or_else(|| target.unit_at.clone());
-            async move { fabric.reset(&at, self.act_deadline).await }
+            act(in_this_session(&fabric), at)
         };
         let unit = Some((&*fabric, target));
         self.write((fabric.endpoint(), self.act_deadline), pass, unit, call)
@@ -339,8 +335,9 @@ impl Metal {
     /// that is over it is confirmed anew that this manager may send it, for that may be long after its intent. A host's
     /// side may be another endpoint than the fabric's, which the intent was about: it is confirmed, too.
     ///
-    /// The address of `unit` is checked right before, and given to `call`. `call` is begun before that last look, and goes on only after it: so it is bound to a session that whoever
-    /// took over in between has ended. It is told the number of the lease under which it is sent.
+    /// The address of `unit` is verified first and passed to `call`. `call` begins before the last check of the lease and
+    /// continues after it, so it uses a session that a manager that took over in between has ended. It gets the lease
+    /// epoch under which it is sent.
     async fn write<T, F: Future<Output = Answer<T>>>(
         &self,
         (endpoint, deadline): (&ControlEndpointId, Duration),

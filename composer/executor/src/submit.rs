@@ -304,8 +304,8 @@ async fn take(
                     takes || only_resets(plan, unit) || releases(plan, unit)
                 }
                 GpuState::Bound | GpuState::Attached => !takes,
-                // An operation found it bound by somebody else. The plan rests on a later observation, which shows it where
-                // the composition holds it; if it is not, nothing is sent.
+                // An earlier operation found a foreign binding. The plan rests on a later observation, which shows the GPU
+                // at its recorded port. The step reads the binding again before it sends anything.
                 GpuState::Foreign => releases(plan, unit),
                 _ => false,
             };

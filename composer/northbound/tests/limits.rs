@@ -21,7 +21,7 @@ const SOON: Duration = Duration::from_millis(300);
 /// Whoever waits for longer than this waits for ever.
 const NEVER: Duration = Duration::from_secs(60);
 
-/// Limits that nobody reaches only because the machine is slow.
+/// Limits that a slow machine does not reach.
 fn patient() -> Limits {
     Limits {
         handshake: NEVER,

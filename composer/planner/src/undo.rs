@@ -71,14 +71,14 @@ pub fn undo(done: &Plan, input: &PlanInput<'_>) -> Result<Plan, Refusal> {
     Ok(changes.into_plan(input, &survey))
 }
 
-/// What it put there, at its address now.
+/// The GPUs that the plan attached, at their current addresses.
 fn as_held(composed: &Composition, standing: &BTreeMap<&CompositionId, &Composition>) -> Composition {
     let now = standing.get(&composed.id).into_iter().flat_map(|c| &c.held);
     let now = now.filter(|now| composed.held.iter().any(|held| now.is_same(held)));
     composed.with(now.cloned().collect())
 }
 
-/// What it let go of, at its address now.
+/// The GPUs that the plan detached, at their current addresses.
 fn as_seen(released: &Composition, survey: &Survey<'_>) -> Composition {
     let now = |before: &Held| held(survey, survey.unit_place(&before.unit)?, &before.host_port);
     let units = released

@@ -113,8 +113,8 @@ pub trait Fabric: Send + Sync {
     /// Reads back, from the fabric and not from memory, where a unit is bound.
     async fn bound(&self, unit: &ControlPoint, deadline: Duration) -> Result<Bound, DriverError>;
 
-    /// The identities of the GPUs at this address, read just now. What the service does not show is `None`; empty where it
-    /// shows no GPU there.
+    /// Reads the identities of the GPUs at this address. Fields that the service does not show are `None`. Empty if the
+    /// service shows no GPU there.
     async fn identify(
         &self,
         unit: &ControlPoint,

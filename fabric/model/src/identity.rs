@@ -1,6 +1,6 @@
 //! The identity of a GPU: the names that it keeps wherever it sits. An address at a management service is none: firmware
 //! renumbers its resources, and technicians exchange cards. So every write that takes a GPU from a host, or gives it to
-//! one, is preceded by a comparison of what the address shows with the GPU that is meant.
+//! one, is preceded by a comparison of the GPU at the address with the intended GPU.
 
 use crate::topology::{Gpu, PciIds};
 use serde::{Deserialize, Serialize};
@@ -61,7 +61,7 @@ impl GpuIdentity {
         names(&self.uuid).is_none() && names(&self.serial).is_none()
     }
 
-    /// Whether both are of one GPU; `None` where they have no name in common that could tell. The UUID counts more: all
+    /// Whether both are of one GPU; `None` if they share no kind of name. The UUID counts more: all
     /// GPUs of a board may show the board's serial number.
     fn is_same(&self, other: &Self) -> Option<bool> {
         let pairs = [(&self.uuid, &other.uuid), (&self.serial, &other.serial)];

@@ -195,7 +195,7 @@ pub async fn exchange(world: &mut World) {
     let [(Some(port), false), (None, false)] = world.emulation.with(places) else {
         return;
     };
-    // While something of ours goes on, whose a binding is nobody could say.
+    // During an operation the owner of a binding is unknown.
     let open = world.store.open_operations().await;
     let is_quiet = open.is_ok_and(|open| open.is_empty()) && world.clients.is_empty();
     if !is_quiet

@@ -41,7 +41,7 @@ pub enum Plant {
     SkipsResets,
     /// A bind is believed that never happened.
     DreamsOfBinds,
-    /// Nobody looks which GPU is at an address.
+    /// The identity of the GPU at an address is not checked.
     IgnoresIdentity,
 }
 

@@ -1,5 +1,4 @@
-//! A box that gives its GPUs other addresses, and cards that are exchanged: what is released is the GPU that was named, or
-//! nothing.
+//! A box that renumbers its GPUs, and cards that are exchanged: a release reaches the named GPU or none.
 
 use crate::kit::{ME, Pool};
 use poolwright_emulator::Rack;
@@ -93,7 +92,6 @@ async fn the_gpu_that_was_named_is_detached_whatever_its_address_is() {
             "{style}"
         );
 
-        // What it touched was looked at again.
         pool.looks().await;
         assert_eq!(pool.drifts().await, [DriftKind::Moved; 2], "{style}");
         pool.done(&pool.detach(ONE).await.unwrap()).await;
@@ -148,7 +146,7 @@ async fn a_card_in_another_ones_slot_is_not_taken_for_it() {
     );
     assert_eq!(pool.truth(), there);
 
-    // Seen where it is, it is held and bound to nothing, so it can be released; the other one is somebody else's.
+    // After a discovery it is held and unbound, so it can be released; the binding of the other one is foreign.
     pool.looks().await;
     pool.done(&pool.detach(ONE).await.unwrap()).await;
     assert_eq!(pool.truth(), there);

@@ -1,6 +1,6 @@
 //! The instances of a manager that held the lock of a data directory, newest first.
 //!
-//! Whoever holds the lock knows that they are dead. A copy of the directory has the list as well, but another lock file:
+//! The holder of the lock knows that they are dead. A copy of the directory has the list as well, but another lock file:
 //! the list counts only for the file that it names, and only until the machine is started again. While its holder
 //! lives, no other file of the machine has that device and inode.
 

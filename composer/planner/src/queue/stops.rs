@@ -140,8 +140,7 @@ impl Line<'_> {
     }
 
     /// Jobs of lower priority that a waiting one may preempt besides those that are stopped before. Every other tenant
-    /// is
-    /// left what it is guaranteed, even if all of them stop.
+    /// keeps its guarantee, even if all of them stop.
     fn lower_than(&self, job: &WaitingJob, before: &BTreeSet<DemandId>) -> BTreeSet<DemandId> {
         if !job.preempts {
             return BTreeSet::new();

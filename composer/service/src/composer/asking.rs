@@ -408,7 +408,7 @@ impl Composer {
             checks.push(Check::problem("repairs", message, hint));
         }
         let drift = self.drift_in(&snapshot).await?;
-        // What somebody else has bound may be as it should be, and a GPU that moved is where it should be.
+        // A foreign binding may be intended, and a GPU that moved is bound as recorded.
         let (foreign, lost): (Vec<_>, Vec<_>) = drift
             .iter()
             .partition(|drift| matches!(drift.kind, DriftKind::Foreign | DriftKind::Moved));

@@ -7,7 +7,7 @@ use crate::demand::DemandRecord;
 use crate::error::ServiceError;
 use poolwright_model::id::{CompositionId, DemandId};
 use poolwright_planner::Composition;
-use poolwright_store::read;
+use poolwright_store::read_all;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -18,18 +18,14 @@ impl Composer {
     /// The compositions that name a demand without a record, and that no operation has in hand.
     pub async fn orphaned_compositions(&self) -> Result<Vec<Composition>, ServiceError> {
         let touched = self.underway().await?.touched;
-        let mut orphaned = Vec::new();
-        for composition in self.held().await?.iter() {
-            let Some(demand) = composition.demand.as_ref().filter(|id| !touched.contains(*id)) else {
-                continue;
-            };
-            if read::<DemandRecord>(self.store.as_ref(), demand.as_str())
-                .await?
-                .is_none()
-            {
-                orphaned.push(composition.clone());
-            }
-        }
+        let held = self.held().await?;
+        let listed = read_all::<DemandRecord>(self.store.as_ref()).await?;
+        let listed: BTreeSet<&DemandId> = listed.iter().map(|found| &found.value.spec.id).collect();
+        let has_no_owner = |c: &&Composition| {
+            let demand = c.demand.as_ref();
+            demand.is_some_and(|id| !touched.contains(id) && !listed.contains(id))
+        };
+        let mut orphaned: Vec<Composition> = held.iter().filter(has_no_owner).cloned().collect();
         if orphaned.is_empty() {
             return Ok(orphaned);
         }

@@ -39,7 +39,7 @@ impl State {
         self.touch(other, None);
     }
 
-    /// Two GPUs of a box change places. What is bound to a host is the slot, so each is bound where the other was.
+    /// Two GPUs of a box change slots. Bindings belong to slots, so each GPU gets the other's binding.
     pub fn exchange(&mut self, one: GpuIx, other: GpuIx, now: Timestamp) {
         self.settle(now);
         let ports = [one, other].map(|gpu| self.bound_to(gpu));

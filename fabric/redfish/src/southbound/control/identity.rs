@@ -24,7 +24,7 @@ pub(super) async fn identify(call: &Call<'_>, unit: &ControlPoint) -> Result<Vec
         _ => {
             let end = call.read::<redfish::Endpoint>(&unit.address).await?.value;
             let shown = of_end(call, &end).await?;
-            // An end may name what it stands for by UUID alone.
+            // An endpoint may name its entity by UUID alone.
             let named = EndpointSeen::of(&unit.address, &end).entity_uuids;
             if let ([], [uuid]) = (&shown[..], &named[..]) {
                 return Ok(vec![GpuIdentity {

@@ -109,7 +109,7 @@ async fn tried(state: State) -> (Result<(), Failure>, Vec<&'static str>, State) 
     tried_until(state, Stop::default(), std::future::pending()).await
 }
 
-/// The same, with somebody who asks to stop, and who waits no longer after `at_once`.
+/// The same, with stop requests of a user; after `at_once` the user no longer waits.
 async fn tried_until(
     state: State,
     stop: Stop,
