@@ -77,8 +77,8 @@ Environment, for the commands that ask a manager:
   POOLWRIGHT_PASSWORD_FILE  file with the password, as --password-file
 NO_COLOR leaves colours out; RUST_LOG says which messages of the program are shown.
 
-Exit codes: 0 ok, 1 error, 2 usage, 3 not found, 4 authentication, 5 conflict, 6 stale, 7 time-out,
-8 partial, 9 indeterminate, 10 unavailable";
+Exit codes: 0 ok, 1 error, 2 usage, 3 not found, 4 authentication (also a certificate that is not trusted),
+5 conflict, 6 stale, 7 time-out, 8 partial, 9 indeterminate, 10 unavailable, 130 interrupted by Ctrl-C";
 
 /// Nouns that stand for `get NOUN` when they stand alone.
 pub const NOUNS: [&str; 11] = [

@@ -1,11 +1,11 @@
-//! Asks before something is destroyed; where nobody can be asked, only `--yes` will do.
+//! Asks before something is destroyed; off a terminal only `--yes` will do.
 
 use crate::exit_code::ExitCode;
 use crate::failure::Failure;
 use std::io::{self, IsTerminal, Write};
 
-/// For commands that let go of something.
-#[derive(Debug, Clone, Copy, clap::Args)]
+/// For commands that release, detach or delete something.
+#[derive(Debug, Clone, Copy, Default, clap::Args)]
 pub struct ConfirmArgs {
     /// Do it without asking; needed where there is no terminal
     #[arg(long, short = 'y')]
@@ -18,8 +18,8 @@ impl ConfirmArgs {
         if self.yes || (io::stdin().is_terminal() && io::stderr().is_terminal()) {
             return Ok(());
         }
-        Err(Failure::usage(format!("nobody can be asked whether to {what}"))
-            .with_hint("add --yes if that is what you want"))
+        Err(Failure::usage(format!("refusing to {what}: not a terminal"))
+            .with_hint("pass --yes if that is what you want"))
     }
 
     /// Whether to go on with `what`, such as "release web".

@@ -13,7 +13,7 @@ pub enum ExitCode {
     /// Wrong arguments; or something destructive off a terminal without `--yes`.
     Usage = 2,
     NotFound = 3,
-    /// Authentication failed, or the account may not do that.
+    /// Authentication failed, of the account or of a service by its certificate; or the account lacks a right.
     Authentication = 4,
     /// Somebody else has it, or it is there already.
     Conflict = 5,
@@ -25,8 +25,10 @@ pub enum ExitCode {
     Partial = 8,
     /// An outcome is unknown, or an undo failed: an operator must look.
     Indeterminate = 9,
-    /// Nobody answers, or not as they should.
+    /// No answer, or a wrong one. A later try may succeed.
     Unavailable = 10,
+    /// Ctrl-C. Shells use 128 and the number of the signal.
+    Interrupted = 130,
 }
 
 impl From<ExitCode> for std::process::ExitCode {
@@ -44,7 +46,9 @@ impl From<ErrorCode> for ExitCode {
             ErrorCode::Stale => Self::Stale,
             ErrorCode::Timeout => Self::Timeout,
             ErrorCode::Indeterminate => Self::Indeterminate,
-            ErrorCode::CredentialsRefused | ErrorCode::Forbidden => Self::Authentication,
+            ErrorCode::CredentialsRefused | ErrorCode::Forbidden | ErrorCode::Untrusted => {
+                Self::Authentication
+            }
             ErrorCode::Unavailable => Self::Unavailable,
             ErrorCode::Internal => Self::Generic,
         }
@@ -61,5 +65,56 @@ impl ExitCode {
             OperationState::RolledBack | OperationState::Cancelled | OperationState::Failed => Self::Generic,
             OperationState::Pending | OperationState::Running | OperationState::Unwinding => Self::Timeout,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::args::Arguments;
+    use clap::CommandFactory;
+
+    const ALL: [ExitCode; 12] = [
+        ExitCode::Ok,
+        ExitCode::Generic,
+        ExitCode::Usage,
+        ExitCode::NotFound,
+        ExitCode::Authentication,
+        ExitCode::Conflict,
+        ExitCode::Stale,
+        ExitCode::Timeout,
+        ExitCode::Partial,
+        ExitCode::Indeterminate,
+        ExitCode::Unavailable,
+        ExitCode::Interrupted,
+    ];
+
+    #[test]
+    fn the_help_and_the_reference_list_every_code() {
+        let help = Arguments::command().get_after_help().unwrap().to_string();
+        let help = help.split_once("Exit codes:").unwrap().1.replace('\n', " ");
+        let reference = include_str!("../../docs/OPERATING.md");
+        let reference = reference.split_once("## Exit codes").unwrap().1;
+        for code in ALL {
+            let number = code as u8;
+            assert!(help.contains(&format!(" {number} ")), "{number}: {help}");
+            assert!(
+                reference.contains(&format!("| {number} | ")),
+                "{number}: {reference}"
+            );
+        }
+        assert_eq!(
+            reference.lines().filter(|line| line.starts_with("| ")).count(),
+            ALL.len() + 1,
+            "a code that does not exist, or one too few here: {reference}"
+        );
+    }
+
+    /// Fault 94: by the error code.
+    #[test]
+    fn untrusted_certificates_and_damaged_databases_are_not_unavailable() {
+        assert_eq!(ExitCode::from(ErrorCode::Untrusted), ExitCode::Authentication);
+        assert_eq!(ExitCode::from(ErrorCode::Internal), ExitCode::Generic);
+        assert_eq!(ExitCode::from(ErrorCode::Unavailable), ExitCode::Unavailable);
     }
 }

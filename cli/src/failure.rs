@@ -3,6 +3,7 @@
 
 use crate::exit_code::ExitCode;
 use poolwright_driver::{DriverError, ErrorKind};
+use poolwright_model::fault::FaultKind;
 use poolwright_model::profile::UnknownKind;
 use poolwright_service::{ErrorCode, ServiceError};
 use std::fmt;
@@ -117,6 +118,7 @@ fn usual_hint(code: ErrorCode) -> Option<&'static str> {
         ErrorCode::Unplaced => "see what is free: poolwright get gpus",
         ErrorCode::Indeterminate => "see poolwright ops list, then poolwright ops resolve",
         ErrorCode::CredentialsRefused => "check the account and its password file on the manager's machine",
+        ErrorCode::Untrusted => "give the authority or the fingerprint of the service itself",
         ErrorCode::Unavailable => "see poolwright doctor, and try again later",
         ErrorCode::Internal => return None,
     })
@@ -135,6 +137,7 @@ impl From<DriverError> for Failure {
             ErrorKind::Conflict => ExitCode::Conflict,
             ErrorKind::OutcomeUnknown => ExitCode::Indeterminate,
             ErrorKind::CannotTell => ExitCode::Generic,
+            ErrorKind::NoEffect if error.fault == FaultKind::Tls => ExitCode::Authentication,
             ErrorKind::NoEffect => ExitCode::Unavailable,
         };
         Self {
@@ -178,6 +181,10 @@ mod tests {
     fn refused_credentials_have_an_exit_code_of_their_own() {
         let refused = DriverError::new(ErrorKind::CredentialsRefused, "box-1 refuses the password");
         assert_eq!(Failure::from(refused).code, ExitCode::Authentication);
+        let untrusted = DriverError::no_effect("the certificate has expired").with_fault(FaultKind::Tls);
+        assert_eq!(Failure::from(untrusted).code, ExitCode::Authentication);
+        let absent = DriverError::no_effect("connection refused").with_fault(FaultKind::Unreachable);
+        assert_eq!(Failure::from(absent).code, ExitCode::Unavailable);
         let absent = io::Error::from(io::ErrorKind::NotFound);
         assert_eq!(
             Failure::file(Path::new("ca.pem"), "read", &absent).code,

@@ -128,10 +128,12 @@ async fn look(api: &Api, id: &OperationId) -> Result<Operation, Failure> {
 
 fn detached(id: &OperationId) -> Failure {
     Failure::new(
-        ExitCode::Timeout,
+        ExitCode::Interrupted,
         format!("no longer waiting; operation {id} goes on"),
     )
-    .with_hint(format!("wait for it again: poolwright ops wait {id}"))
+    .with_hint(format!(
+        "stop it and undo what it did: poolwright ops cancel {id}; wait for it again: poolwright ops wait {id}"
+    ))
 }
 
 /// The manager did not come back while it was waited for.
@@ -219,7 +221,10 @@ fn news(operation: &Operation, Told(told): &mut Told) -> Vec<String> {
             (_, verb) => format!("{verb} {many} on {host}"),
         };
         let why = detail(record).map_or_else(String::new, |detail| format!(" ({detail})"));
-        lines.push(format!("  {what}: {}{why}", record.state));
+        lines.push(match (record.step.verb, record.state) {
+            (Verb::Drain, StepState::NotPossible) => format!("  {many} on {host}: use not checked{why}"),
+            _ => format!("  {what}: {}{why}", record.state),
+        });
         for place in alike {
             told[place] = record.state;
         }

@@ -6,6 +6,7 @@
 //! * [`output`] is the only place that writes on stdout; [`tables`] says what is shown of each noun.
 //! * [`silence`], [`drifting`] and [`paused`] say beside what is shown what does not answer, what is not as recorded,
 //!   and what is paused.
+//! * [`detach`] is the check before GPUs are detached, [`log`] writes log messages.
 //! * [`names`] says what a mistyped name may have meant.
 //! * [`failure`] and [`exit_code`] are how a command fails, [`stop`] is how it is interrupted, [`access`] is how
 //!   services are reached.
@@ -15,10 +16,12 @@ mod api_client;
 mod args;
 mod commands;
 mod confirm;
+mod detach;
 mod drifting;
 mod exit_code;
 mod failure;
 mod follow;
+mod log;
 mod misread;
 mod names;
 mod output;
@@ -49,7 +52,7 @@ fn main() -> std::process::ExitCode {
         say(&failure.to_string());
         return failure.code.into();
     }
-    trace(arguments.every.verbose);
+    trace(arguments.every.verbose, &arguments.command);
     if rustls::crypto::ring::default_provider()
         .install_default()
         .is_err()
@@ -130,10 +133,14 @@ fn is_coloured() -> bool {
     io::stderr().is_terminal() && !plain
 }
 
-/// Messages for whoever looks into things: on stderr, warnings unless more is asked for.
-fn trace(verbose: u8) {
+/// Writes the log to stderr: warnings, and more with -v. A manager also logs each operation, and each endpoint that is
+/// lost or recovered.
+fn trace(verbose: u8, command: &Command) {
     let usual = match verbose {
         // What is wrong with a certificate is our own error to tell.
+        0 if matches!(command, Command::Serve(_)) => {
+            "warn,poolwright::operation=info,poolwright::endpoint=info,rustls_platform_verifier=off"
+        }
         0 => "warn,rustls_platform_verifier=off",
         1 => "info,hyper=warn,reqwest=warn,h2=warn,rustls=warn",
         _ => "debug,hyper=info,h2=info,rustls=info",
@@ -141,7 +148,7 @@ fn trace(verbose: u8) {
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(usual));
     tracing_subscriber::fmt()
         .with_env_filter(filter)
-        .with_writer(io::stderr)
+        .with_writer(log::Stderr::default())
         // Where stderr is a file on a full disk, a message is lost, and not the thread that had it to tell.
         .log_internal_errors(false)
         .with_ansi(is_coloured())

@@ -103,7 +103,7 @@ impl Stop {
 }
 
 pub fn interrupted() -> Failure {
-    Failure::new(ExitCode::Generic, "interrupted")
+    Failure::new(ExitCode::Interrupted, "interrupted")
         .with_hint("nothing was changed at any service; run it again")
 }
 

@@ -50,7 +50,8 @@ pub(crate) fn join(
             ),
         ));
     }
-    let mut ids = Ids::new(last);
+    let uuids = named.iter().flatten().filter_map(|names| names::uuid_in(names));
+    let mut ids = Ids::new(last, uuids.collect());
     let mut gpus = Vec::with_capacity(found.groups.len());
     let mut unit_keys: HashMap<(usize, UnitId), Vec<usize>> = HashMap::new();
     let mut contested = false;
@@ -251,29 +252,51 @@ fn form_units(gpus: &mut [Gpu], together: impl Iterator<Item = Vec<usize>>) -> V
     units
 }
 
-/// Gives every GPU its id: the one that it had under any of its names, else one made of the strongest.
-struct Ids {
-    known: HashMap<Name, GpuId>,
+/// Gives each GPU its id: the one that it had under any of its names, else one made of the strongest name. A GPU with
+/// another UUID is another GPU: all GPUs of a board have the board's serial number.
+struct Ids<'a> {
+    /// With the UUIDs of the GPUs.
+    known: HashMap<Name, Vec<(Option<String>, GpuId)>>,
+    /// Ids of known GPUs with a UUID, which keep them while they are absent.
+    reserved: BTreeSet<GpuId>,
+    /// The UUIDs in the views.
+    present: BTreeSet<&'a str>,
     given: BTreeSet<GpuId>,
 }
 
-impl Ids {
-    fn new(last: Option<&Topology>) -> Self {
-        let gpus = last.iter().flat_map(|t| &t.gpus);
-        let known = gpus
-            .flat_map(|gpu| names::of_gpu(gpu).into_iter().map(|name| (name, gpu.id.clone())))
-            .collect();
+impl<'a> Ids<'a> {
+    fn new(last: Option<&Topology>, present: BTreeSet<&'a str>) -> Self {
+        let mut known: HashMap<Name, Vec<(Option<String>, GpuId)>> = HashMap::new();
+        let mut reserved = BTreeSet::new();
+        for gpu in last.into_iter().flat_map(|topology| &topology.gpus) {
+            let names = names::of_gpu(gpu);
+            let uuid = names::uuid_in(&names).map(str::to_owned);
+            reserved.extend(uuid.as_ref().map(|_| gpu.id.clone()));
+            for name in names {
+                let gpus = known.entry(name).or_default();
+                gpus.push((uuid.clone(), gpu.id.clone()));
+            }
+        }
         Self {
             known,
+            reserved,
+            present,
             given: BTreeSet::new(),
         }
     }
 
     fn give(&mut self, gpu: &Gpu, place: &str) -> GpuId {
         let names = names::of_gpu(gpu);
-        let had = names
-            .iter()
-            .find_map(|name| self.known.get(name))
+        let own = names::uuid_in(&names);
+        // A GPU without a UUID is none of those that the views show with theirs.
+        let may_be = |uuid: Option<&str>| match own {
+            Some(_) => names::may_be(own, uuid),
+            None => uuid.is_none_or(|uuid| !self.present.contains(uuid)),
+        };
+        let mut known = names.iter().filter_map(|name| self.known.get(name));
+        let had = known
+            .find_map(|gpus| only(gpus.iter().filter(|(uuid, _)| may_be(uuid.as_deref()))))
+            .map(|(_, id)| id)
             .filter(|id| !self.given.contains(*id));
         let id = had.cloned().unwrap_or_else(|| {
             let wanted = match names.first() {
@@ -285,10 +308,16 @@ impl Ids {
                 Some(Name::PcieSerial(serial)) => format!("gpu-d{serial}"),
                 None => format!("gpu-at-{place}"),
             };
-            let taken = |text: &str| self.given.contains(text);
+            let taken = |text: &str| self.given.contains(text) || self.reserved.contains(text);
             GpuId::from_lossy(&not_taken(GpuId::from_lossy(&wanted).to_string(), taken))
         });
         self.given.insert(id.clone());
         id
     }
+}
+
+/// The only item; `None` if there are several.
+fn only<T>(mut items: impl Iterator<Item = T>) -> Option<T> {
+    let first = items.next()?;
+    items.next().is_none().then_some(first)
 }

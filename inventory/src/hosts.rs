@@ -34,7 +34,8 @@ pub(crate) fn join(views: &[View], scope: &Scope, last: Option<&Topology>, fault
             format!("several hosts claim {name}: {}", who.join(", ")),
         ));
     }
-    let mut ids = Ids::new(last);
+    let uuids = named.iter().flatten().filter_map(|names| names::uuid_in(names));
+    let mut ids = Ids::new(last, uuids.map(str::to_owned).collect());
     let had = ports_of(last);
     let mut joined = Hosts {
         hosts: Vec::new(),
@@ -72,6 +73,7 @@ fn join_one(
         if host.power_state == PowerState::Unknown {
             host.power_state = other.power_state;
         }
+        host.power_restore_policy = host.power_restore_policy.or(other.power_restore_policy);
     }
     host.id = ids.give(&host);
     for at in &members {
@@ -197,22 +199,27 @@ fn name_ports(
 /// A host that only its fabric knew has an id made of its UUID. Once its BMC tells its name it is called by
 /// that, unless it holds GPUs: then others know it by the id that it has.
 struct Ids {
-    known: HashMap<Name, HostId>,
+    /// With the UUIDs of the hosts.
+    known: HashMap<Name, (Option<String>, HostId)>,
+    /// The UUIDs in the views. A known host with one of them is not also another host in the same enclosure, which has the
+    /// same serial number.
+    present: BTreeSet<String>,
     holding: BTreeSet<HostId>,
     given: BTreeSet<HostId>,
 }
 
 impl Ids {
-    fn new(last: Option<&Topology>) -> Self {
+    fn new(last: Option<&Topology>, present: BTreeSet<String>) -> Self {
         let hosts = || last.iter().flat_map(|t| &t.hosts);
         // One that was called otherwise since goes by its name.
         let before = hosts().filter(|host| is_provisional(host));
         let known = before
             .chain(hosts().filter(|host| !is_provisional(host)))
             .flat_map(|host| {
-                names::of_host(host)
-                    .into_iter()
-                    .map(|name| (name, host.id.clone()))
+                let names = names::of_host(host);
+                let uuid = names::uuid_in(&names).map(str::to_owned);
+                let known = move |name: Name| (name, (uuid.clone(), host.id.clone()));
+                names.into_iter().map(known)
             })
             .collect();
         let holding = last
@@ -222,6 +229,7 @@ impl Ids {
             .collect();
         Self {
             known,
+            present,
             holding,
             given: BTreeSet::new(),
         }
@@ -233,13 +241,20 @@ impl Ids {
         let outgrown = |id: &HostId| {
             host.bmc.is_some() && provisional.as_deref() == Some(id.as_str()) && !self.holding.contains(id)
         };
+        let own = names::uuid_in(&names);
         let had = names
             .iter()
-            .find_map(|name| self.known.get(name))
+            .filter_map(|name| self.known.get(name))
+            .find(|(uuid, _)| {
+                let is_here = uuid.as_ref().is_some_and(|uuid| self.present.contains(uuid));
+                !is_here || names::may_be(own, uuid.as_deref())
+            })
+            .map(|(_, id)| id)
             .filter(|id| !self.given.contains(*id) && !outgrown(id));
         let id = had.cloned().unwrap_or_else(|| {
-            let taken =
-                |text: &str| self.given.contains(text) || self.known.values().any(|id| id.as_str() == text);
+            let taken = |text: &str| {
+                self.given.contains(text) || self.known.values().any(|(_, id)| id.as_str() == text)
+            };
             let named = host.bmc.is_some() || names.is_empty();
             let wanted = provisional
                 .clone()

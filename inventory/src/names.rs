@@ -1,10 +1,11 @@
 //! The names that one thing goes by, and which sightings of several endpoints are one thing.
 //!
-//! A name that the same endpoint gives to two things joins nothing: it is a conflict, told to the caller.
+//! A name that the same endpoint gives to two things joins nothing: it is a conflict, told to the caller. A serial number
+//! that an endpoint gives to things with different UUIDs is that of their board or enclosure: no name, and no conflict.
 
 use poolwright_model::identity::meaningful;
 use poolwright_model::topology::{Gpu, Host};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// A name that identifies a thing wherever it sits.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -47,6 +48,19 @@ pub(crate) fn of_host(host: &Host) -> Vec<Name> {
     uuid.into_iter().chain(serial).collect()
 }
 
+/// The UUID among the names of a thing.
+pub(crate) fn uuid_in(names: &[Name]) -> Option<&str> {
+    names.iter().find_map(|name| match name {
+        Name::Uuid(uuid) => Some(uuid.as_str()),
+        Name::Serial(_) | Name::PcieSerial(_) => None,
+    })
+}
+
+/// Whether two UUIDs may be of one thing. An unknown UUID may be any.
+pub(crate) fn may_be(one: Option<&str>, other: Option<&str>) -> bool {
+    one.zip(other).is_none_or(|(one, other)| one == other)
+}
+
 fn strip_gpu(uuid: &str) -> String {
     uuid.strip_prefix("gpu-").unwrap_or(uuid).to_owned()
 }
@@ -65,7 +79,7 @@ pub(crate) type Sighting = (usize, usize);
 pub(crate) struct Groups {
     /// In the order of their first sighting.
     pub groups: Vec<Vec<Sighting>>,
-    /// A name that one view gives to several things.
+    /// A name that one view gives to several things, with the sightings that it leaves in doubt.
     pub claimed_twice: BTreeMap<Name, Vec<Sighting>>,
 }
 
@@ -83,16 +97,42 @@ pub(crate) fn group(names: &[Vec<Vec<Name>>]) -> Groups {
     let mut sets = Sets::new(names);
     for (name, sightings) in by_name {
         let twice = sightings.windows(2).any(|pair| pair[0].0 == pair[1].0);
-        if twice {
-            claimed_twice.insert(name.clone(), sightings);
-        } else {
+        if !twice {
             sightings.windows(2).for_each(|pair| sets.join(pair[0], pair[1]));
+            continue;
+        }
+        let in_doubt = match is_of_a_board(name, &sightings, names) {
+            true => sightings
+                .into_iter()
+                .filter(|at| uuid(names, *at).is_none())
+                .collect(),
+            false => sightings,
+        };
+        if !in_doubt.is_empty() {
+            claimed_twice.insert(name.clone(), in_doubt);
         }
     }
     Groups {
         groups: sets.into_groups(names),
         claimed_twice,
     }
+}
+
+/// Whether a name is the serial number of a board: where a view gives it to several things, they have different UUIDs.
+fn is_of_a_board(name: &Name, sightings: &[Sighting], names: &[Vec<Vec<Name>>]) -> bool {
+    let mut views: BTreeMap<usize, Vec<Option<&str>>> = BTreeMap::new();
+    for at in sightings {
+        views.entry(at.0).or_default().push(uuid(names, *at));
+    }
+    let differ = |uuids: &Vec<Option<&str>>| {
+        let known: BTreeSet<&str> = uuids.iter().copied().flatten().collect();
+        known.len() == uuids.len()
+    };
+    matches!(name, Name::Serial(_)) && views.values().filter(|uuids| uuids.len() > 1).all(differ)
+}
+
+fn uuid(names: &[Vec<Vec<Name>>], (view, place): Sighting) -> Option<&str> {
+    uuid_in(&names[view][place])
 }
 
 /// Disjoint sets over sightings.
@@ -179,5 +219,24 @@ mod tests {
         let found = group(&names);
         assert_eq!(found.groups.len(), 3);
         assert_eq!(found.claimed_twice[&serial("s1")].len(), 3);
+    }
+
+    #[test]
+    fn a_serial_number_of_things_with_different_uuids_is_that_of_their_board() {
+        let on_a_board = || vec![vec![uuid("u1"), serial("b")], vec![uuid("u2"), serial("b")]];
+        let found = group(&[on_a_board(), on_a_board()]);
+        assert_eq!(found.groups, [[(0, 0), (1, 0)], [(0, 1), (1, 1)]]);
+        assert!(found.claimed_twice.is_empty());
+        // The second view shows one of the two, and not which.
+        let found = group(&[on_a_board(), vec![vec![serial("b")]]]);
+        assert_eq!(found.groups.len(), 3);
+        assert_eq!(found.claimed_twice[&serial("b")], [(1, 0)]);
+        for both in [
+            vec![vec![uuid("u1"), serial("b")], vec![uuid("u1"), serial("b")]],
+            vec![vec![uuid("u1"), serial("b")], vec![serial("b")]],
+        ] {
+            let found = group(&[both]);
+            assert_eq!(found.claimed_twice[&serial("b")].len(), 2);
+        }
     }
 }

@@ -180,6 +180,7 @@ fn names_of_host(host: &Host) -> Host {
         serial: host.serial.clone(),
         ports: host.ports.iter().map(port).collect(),
         power_state: PowerState::Unknown,
+        power_restore_policy: None,
         model: None,
         bmc: None,
         seen_by: BTreeSet::new(),

@@ -96,6 +96,7 @@ fn host(name: &str, uuid: &str, bmc: Option<&str>, ports: Vec<HostPort>) -> Host
         id: HostId::new(name).unwrap(),
         name: name.into(),
         power_state: PowerState::On,
+        power_restore_policy: None,
         ports,
         uuid: Some(uuid.into()),
         serial: None,
@@ -269,12 +270,57 @@ fn two_gpus_that_claim_one_serial_are_both_in_conflict() {
             Some(WhyNotKind::Conflict)
         );
     }
-    assert!(
-        merged
-            .faults
-            .iter()
-            .any(|fault| fault.message.contains("g1") && fault.message.contains("g2"))
-    );
+    let named = |text: &str| text.contains("g1") && text.contains("g2");
+    assert!(merged.faults.iter().any(|fault| named(&fault.message)));
+}
+
+/// Fault 90: of a board, which has one serial number.
+#[test]
+fn two_gpus_of_one_board_are_two_without_a_conflict() {
+    let board = |gpus: &[(&str, &str)]| {
+        let mut views = a_box_and_its_host(false, false);
+        let of_the_board = |(local, uuid): &(&str, &str)| Gpu {
+            uuid: Some((*uuid).into()),
+            ..pooled("box-1", local, "board-1")
+        };
+        views[0].topology.gpus = gpus.iter().map(of_the_board).collect();
+        views
+    };
+    let (one, other) = (("g1", "GPU-1111-1"), ("g2", "GPU-2222-2"));
+    let both = joined(board(&[one, other]), None);
+    assert_eq!(both.faults, vec![]);
+    let gpus = &both.topology.gpus;
+    assert_eq!(gpus.len(), 2);
+    assert!(gpus.iter().all(|gpu| gpu.composability.is_composable()));
+    // One is gone, and the other was never seen before: it does not get the id of the first.
+    let before = joined(board(&[one]), None).topology;
+    let after = joined(board(&[other]), Some(&before)).topology;
+    assert_ne!(after.gpus[0].id, before.gpus[0].id);
+    // The box shows no UUIDs any more: neither GPU gets an id of the two.
+    let mut unnamed = board(&[one, other]);
+    for gpu in &mut unnamed[0].topology.gpus {
+        gpu.uuid = None;
+    }
+    for gpu in joined(unnamed, Some(&both.topology)).topology.gpus {
+        assert_eq!(both.topology.gpu(&gpu.id), None);
+    }
+}
+
+/// Fault 90: the nodes of one enclosure have its serial number.
+#[test]
+fn nodes_of_one_enclosure_keep_their_ids() {
+    let node = |name: &str, uuid: &str| Host {
+        serial: Some("enclosure-1".into()),
+        ..host(name, uuid, Some("manager-1"), vec![])
+    };
+    let seen = |nodes| vec![view("manager-1", vec![], nodes)];
+    let first = joined(seen(vec![node("node-1", "aaaa-1")]), None).topology;
+    let nodes = vec![node("node-2", "aaaa-2"), node("node-1", "aaaa-1")];
+    let both = joined(seen(nodes), Some(&first));
+    assert_eq!(both.faults, vec![]);
+    for host in both.topology.hosts {
+        assert_eq!(host.id.as_str(), host.name);
+    }
 }
 
 /// Fault 41: each of two boxes says that the GPU is its own.

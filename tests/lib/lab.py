@@ -31,7 +31,8 @@ class LabManager:
     def start(self, confirm="20s"):
         """confirm: for so long a host may take until it sees what was bound to it."""
         command = [POOLWRIGHT, "serve", "--listen", "127.0.0.1:0", "--data-dir", self.folder, "--request-deadline", "20s"]
-        command += ["--confirm-deadline", confirm, *self.options]
+        # The lab's file lies beside the manager's own folder.
+        command += ["--confirm-deadline", confirm, "--endpoint-files", self.folder.parent, *self.options]
         # As guests know this machine.
         command += ["--name", "10.0.2.2"]
         before = self.log.stat().st_size if self.log.exists() else 0

@@ -6,9 +6,11 @@ use crate::api_client::{Api, ManagerArgs};
 use crate::confirm::ConfirmArgs;
 use crate::exit_code::ExitCode;
 use crate::failure::Failure;
-use crate::output::Output;
+use crate::output::{Output, say};
 use crate::tables;
-use poolwright_service::accounts::{AccountShown, Binding, Role, Scope};
+use crate::wire_up::{self, StoreArgs};
+use poolwright_service::ErrorCode;
+use poolwright_service::accounts::{self, AccountShown, Binding, Role, Scope};
 use serde_json::{Value, json};
 use std::path::PathBuf;
 
@@ -35,6 +37,9 @@ enum Action {
     /// Take a role in a scope back
     #[command(after_help = "Example:\n  poolwright account unbind kim Operator tenant/lab")]
     Unbind(BindArgs),
+    /// Unlock an account after wrong passwords, on the manager's machine, also while the manager runs
+    #[command(after_help = UNLOCK)]
+    Unlock(UnlockArgs),
     /// Delete an account; its sessions are over
     #[command(after_help = "Example:\n  poolwright account remove kim --yes")]
     Remove(RemoveArgs),
@@ -61,6 +66,24 @@ Examples:
 
 Operator and Planner can be bound. An account with the role ReadOnly and such a role reads everything, and changes what
 lies in the scope.";
+
+const UNLOCK: &str = "\
+Example:
+  poolwright account unlock admin --data-dir /var/lib/poolwright
+
+It needs write access to the manager's data, and no login. Give the same --store options as to poolwright serve.
+Another administrator can unlock the account by Redfish: PATCH of Locked.";
+
+#[derive(Debug, clap::Args)]
+struct UnlockArgs {
+    #[arg(value_name = "ACCOUNT")]
+    name: String,
+    /// Data directory of the manager
+    #[arg(long, value_name = "DIR")]
+    data_dir: PathBuf,
+    #[command(flatten)]
+    store: StoreArgs,
+}
 
 #[derive(Debug, clap::Args)]
 struct AddArgs {
@@ -151,6 +174,21 @@ pub async fn run(args: AccountArgs, output: Output) -> Outcome {
                 bindings.retain(|bound| *bound != binding);
             })
             .await?;
+        }
+        Action::Unlock(UnlockArgs {
+            name,
+            data_dir,
+            store,
+        }) => {
+            let store = wire_up::open_store_beside(&data_dir, &store).await?;
+            let unlocked = accounts::unlock(store.clone(), &name).await;
+            store.close().await;
+            unlocked.map_err(|error| match error.code {
+                // The usual hint, `account list`, needs a login.
+                ErrorCode::NotFound => Failure::from(error).with_hint("check the name, and --data-dir"),
+                _ => error.into(),
+            })?;
+            say(&format!("{name} is unlocked: its failed logins were deleted"));
         }
         Action::Remove(RemoveArgs {
             name,

@@ -8,7 +8,6 @@ mod watch;
 use super::Outcome;
 use crate::exit_code::ExitCode;
 use crate::failure::Failure;
-use crate::output::human::counted;
 use crate::output::{Cell, Output, Table, column, say};
 use crate::tables::word;
 use poolwright_agent::{Check, Coming, Expected, Gpu, Inventory, Verdict, verdict};
@@ -134,15 +133,17 @@ Examples:
   poolwright agent inventory -o json
   poolwright agent inventory --root copy-of-a-host
 
-JSON: {host, nvml, gpus, strays, others, slots, ports, faults}; CSV: the GPUs. A host without a GPU is healthy.";
+JSON: {host, nvml, nvml_fault, gpus, strays, others, slots, ports, faults}; CSV: the GPUs. nvml_fault says why the NVIDIA \
+driver could not be asked about GPUs that it drives. A host without a GPU is healthy.";
 
 const HOLDERS_EXAMPLES: &str = "\
 Examples:
   sudo poolwright agent holders 0000:41:00.0
   sudo poolwright agent holders 0000:41:00.0 -o json
 
-JSON: {holders: [{how, what, pid, by}], unseen}. Only root sees the processes of others: how many could not be looked into is \
-in unseen, and told. Exit code 5 where somebody holds it, 8 where nobody was found and not everybody was seen.";
+JSON: {holders: [{how, what, pid, by}], unseen, unreadable: [{pid, by, why, may_hold}]}. Only root reads the processes of \
+others: unseen counts those that may hold it and could not be read, unreadable names the first ten. Exit code 5 where something \
+holds it, 8 where nothing was found and not everything could be read.";
 
 const PREFLIGHT_EXAMPLES: &str = "\
 Examples:
@@ -173,9 +174,9 @@ pub async fn run(args: &AgentArgs, output: Output) -> Outcome {
 fn inventory(args: &InventoryArgs, output: Output) -> Outcome {
     let root = args.host.root()?;
     let inventory = poolwright_agent::inventory(root, &args.host.nvml());
-    let gpus = gpus(&inventory.gpus);
-    if let NvmlState::Failed { why } = &inventory.nvml {
-        say(&format!("the library of the NVIDIA driver can't be used: {why}"));
+    let gpus = gpus(&inventory);
+    if let Some(fault) = &inventory.nvml_fault {
+        say(fault);
     }
     output.show_as(&inventory, &gpus, |width| as_text(&inventory, &gpus, width))?;
     for fault in &inventory.faults {
@@ -202,7 +203,7 @@ fn holders(args: &HoldersArgs, output: Output) -> Outcome {
     }
     let known = args.host.nvml().gpus().unwrap_or_default();
     let gpu = known.iter().find(|gpu| gpu.address == Some(function));
-    let found = poolwright_agent::holders(root, function, gpu);
+    let found = poolwright_agent::holders(root, &[function], gpu);
     let mut table = Table::new(["HOW", "WHAT", "PID", "BY"]);
     for holder in &found.holders {
         let cells = [
@@ -213,14 +214,24 @@ fn holders(args: &HoldersArgs, output: Output) -> Outcome {
         ];
         table.row(cells);
     }
-    output.show_as(&found, &table, |width| match found.holders.is_empty() {
-        true => "nobody was found\n".to_owned(),
-        false => table.render(width),
+    output.show_as(&found, &table, |width| {
+        match (found.holders.is_empty(), found.unseen) {
+            (true, 0) => "free: no holder found\n".to_owned(),
+            (true, _) => "cannot tell: no holder found, and not everything could be read\n".to_owned(),
+            (false, _) => table.render(width),
+        }
     })?;
+    for unreadable in &found.unreadable {
+        let cleared = match unreadable.may_hold {
+            true => "",
+            false => " (not on the driver's list of processes, so it prevents nothing)",
+        };
+        say(&format!("not readable: {unreadable}{cleared}"));
+    }
     if found.unseen > 0 {
         say(&format!(
-            "{} could not be looked into: root sees all",
-            counted(found.unseen, "process")
+            "{} could not be read and may hold it: run it as root, with CAP_SYS_PTRACE",
+            found.unseen
         ));
     }
     Ok(match (found.holders.is_empty(), found.unseen) {
@@ -265,7 +276,7 @@ fn show(checks: &[Check], output: Output) -> Outcome {
     }
     output.show(&checks, &table)?;
     Ok(match verdict(checks) {
-        Verdict::Good => ExitCode::Ok,
+        Verdict::Good | Verdict::NotApplicable => ExitCode::Ok,
         Verdict::Bad => ExitCode::Conflict,
         Verdict::CannotTell => ExitCode::Partial,
     })
@@ -306,7 +317,7 @@ fn as_text(inventory: &Inventory, gpus: &Table, width: Option<u16>) -> String {
     text
 }
 
-fn gpus(gpus: &[Gpu]) -> Table {
+fn gpus(inventory: &Inventory) -> Table {
     let mut table = Table::new([
         column("ADDRESS"),
         column("ID"),
@@ -322,7 +333,7 @@ fn gpus(gpus: &[Gpu]) -> Table {
     for Gpu {
         function: gpu,
         driver_says,
-    } in gpus
+    } in &inventory.gpus
     {
         let says = driver_says.as_ref();
         let id = gpu
@@ -345,7 +356,7 @@ fn gpus(gpus: &[Gpu]) -> Table {
             listed(&bars),
             Cell::maybe(link),
             Cell::maybe(gpu.driver.as_ref()),
-            Cell::text(state(gpu, says)),
+            Cell::text(state(gpu, says, &inventory.nvml)),
         ]);
     }
     table
@@ -355,8 +366,8 @@ fn listed(words: &[String]) -> Cell {
     Cell::maybe((!words.is_empty()).then(|| words.join(", ")))
 }
 
-/// What is wrong with a GPU, the worst alone.
-fn state(gpu: &Function, says: Option<&NvmlGpu>) -> &'static str {
+/// The worst fault of a GPU. A GPU is not visible to the driver only if the driver was asked.
+fn state(gpu: &Function, says: Option<&NvmlGpu>, nvml: &NvmlState) -> &'static str {
     if gpu.answers == Some(false) {
         "dead: its config space reads all ones"
     } else if gpu
@@ -368,7 +379,11 @@ fn state(gpu: &Function, says: Option<&NvmlGpu>) -> &'static str {
     } else if gpu.driver.is_none() {
         "no driver"
     } else if gpu.driver.as_deref() == Some("nvidia") && says.is_none_or(|says| says.uuid.is_none()) {
-        "unseen: its driver doesn't show it"
+        match nvml {
+            NvmlState::Ready { .. } => "not visible to the driver",
+            NvmlState::NotAsked => "ok (NVML not asked)",
+            _ => "NVML can't be asked",
+        }
     } else {
         "ok"
     }

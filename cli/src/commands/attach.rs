@@ -1,9 +1,9 @@
 //! `attach`, `detach` and `move`: GPUs by name.
 
 use super::Outcome;
-use super::change::{ChangeArgs, ForceArgs, PartialArgs, StaleArgs};
+use super::change::{ChangeArgs, ForceArgs, Guarded, PartialArgs, StaleArgs};
 use crate::api_client::{Api, ManagerArgs};
-use crate::confirm::ConfirmArgs;
+use crate::detach::{Ask, ConfirmDetachArgs};
 use crate::failure::Failure;
 use crate::names::{self, Asked};
 use crate::output::Output;
@@ -49,7 +49,7 @@ pub struct DetachArgs {
     #[command(flatten)]
     force: ForceArgs,
     #[command(flatten)]
-    confirm: ConfirmArgs,
+    detach: ConfirmDetachArgs,
     #[command(flatten)]
     partial: PartialArgs,
     #[command(flatten)]
@@ -61,6 +61,7 @@ pub struct DetachArgs {
 const DETACH: &str = "\
 Examples:
   poolwright detach gpu-7f3a… --yes
+  poolwright detach gpu-7f3a… gpu-91bc… --yes --max-detach 2
   poolwright detach gpu-7f3a… --yes --force --reason \"the host hangs\"";
 
 #[derive(Debug, clap::Args)]
@@ -75,7 +76,7 @@ pub struct MoveArgs {
     #[command(flatten)]
     force: ForceArgs,
     #[command(flatten)]
-    confirm: ConfirmArgs,
+    detach: ConfirmDetachArgs,
     #[command(flatten)]
     partial: PartialArgs,
     #[command(flatten)]
@@ -128,22 +129,30 @@ async fn suggest(api: &Api, failure: Failure, what: &Attach) -> Failure {
 
 pub async fn move_to(args: MoveArgs, output: Output) -> Outcome {
     let api = Api::new(&args.manager)?;
-    if !args.change.is_dry_run() {
-        let names: Vec<&str> = args.gpus.iter().map(GpuId::as_str).collect();
-        args.confirm
-            .confirm(&format!("move {} to {}", names.join(", "), args.host))?;
-    }
+    let guarded = Guarded {
+        detach: args.detach,
+        what: format!("move {} to {}", named(&args.gpus), args.host),
+        ask: Ask::Always,
+        plan: None,
+    };
     let what = Attach {
         gpus: args.gpus,
         host: args.host,
         tenant: None,
     };
     let allowed = (args.force, args.partial);
-    let made = args.change.make(&api, &["move"], &what, allowed, output);
+    let made = args
+        .change
+        .make_guarded(&api, &["move"], &what, allowed, &guarded, output);
     match made.await {
         Ok(code) => Ok(code),
         Err(failure) => Err(suggest(&api, failure, &what).await),
     }
+}
+
+fn named(gpus: &[GpuId]) -> String {
+    let names: Vec<&str> = gpus.iter().map(GpuId::as_str).collect();
+    names.join(", ")
 }
 
 fn gpus(named: &[GpuId]) -> Vec<Asked<'_>> {
@@ -152,13 +161,18 @@ fn gpus(named: &[GpuId]) -> Vec<Asked<'_>> {
 
 pub async fn detach(args: DetachArgs, output: Output) -> Outcome {
     let api = Api::new(&args.manager)?;
-    if !args.change.is_dry_run() {
-        let names: Vec<&str> = args.gpus.iter().map(GpuId::as_str).collect();
-        args.confirm.confirm(&format!("detach {}", names.join(", ")))?;
-    }
+    let guarded = Guarded {
+        detach: args.detach,
+        what: format!("detach {}", named(&args.gpus)),
+        ask: Ask::Always,
+        plan: None,
+    };
     let what = Detach { gpus: args.gpus };
     let allowed = (args.force, args.partial);
-    match args.change.make(&api, &["detach"], &what, allowed, output).await {
+    let made = args
+        .change
+        .make_guarded(&api, &["detach"], &what, allowed, &guarded, output);
+    match made.await {
         Ok(code) => Ok(code),
         Err(failure) => Err(names::suggest(&api, failure, &gpus(&what.gpus)).await),
     }

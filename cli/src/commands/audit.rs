@@ -117,7 +117,10 @@ fn table(entries: &[Entry]) -> Table {
             Cell::text(&record.from),
             crate::tables::word(&record.kind),
             Cell::text(&record.what),
-            Cell::text(&record.on),
+            match record.paths {
+                1 => Cell::text(&record.on),
+                paths => Cell::text(format!("{paths} addresses")),
+            },
             Cell::maybe(said(record, "set_up_by")),
             match record.status {
                 Some(status) => Cell::text(status),

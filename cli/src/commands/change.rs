@@ -2,15 +2,19 @@
 
 use super::Outcome;
 use crate::api_client::Api;
+use crate::detach::{self, Ask, ConfirmDetachArgs, Detached};
 use crate::exit_code::ExitCode;
 use crate::failure::Failure;
 use crate::follow::{WaitArgs, conclude, follow, interrupts, some_time};
 use crate::output::{Output, say};
 use crate::paused;
 use crate::tables;
-use poolwright_planner::explain;
+use poolwright_model::id::HostId;
+use poolwright_model::step::{Step, Verb};
+use poolwright_planner::{Plan, explain};
 use poolwright_service::{Change, How, Operation};
 use serde::Serialize;
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 /// How a change is made.
@@ -112,9 +116,119 @@ struct Request<'a, T> {
     how: How,
 }
 
+/// The confirmation of a change that detaches GPUs.
+pub struct Guarded<'a> {
+    pub detach: ConfirmDetachArgs,
+    /// The action to confirm, such as `release chat`.
+    pub what: String,
+    pub ask: Ask,
+    /// The plan, unless only the manager can make it.
+    pub plan: Option<&'a Plan>,
+}
+
+/// Options of a change that are not in [`Allowed`].
+#[derive(Clone, Copy, Default)]
+struct Beside<'a> {
+    guarded: Option<&'a Guarded<'a>>,
+    /// The change may detach no more GPUs.
+    max_detach: Option<u32>,
+    /// The result to show where no hardware is changed.
+    done: Option<&'a str>,
+}
+
 impl ChangeArgs {
     pub fn is_dry_run(&self) -> bool {
         self.dry_run
+    }
+
+    /// The key that the user gave.
+    pub fn key(&self) -> Option<&str> {
+        self.key.as_deref()
+    }
+
+    /// Refuses a change that always needs a confirmation, before the first request, off a terminal and without `--yes`.
+    pub fn can_be_confirmed(&self, guarded: &Guarded<'_>) -> Result<(), Failure> {
+        match (self.dry_run, guarded.ask) {
+            (true, _) | (_, Ask::IfDetached) => Ok(()),
+            (false, Ask::Always) => guarded.detach.confirm.can_be_asked(&guarded.what),
+        }
+    }
+
+    /// Asks the manager for a change that detaches GPUs. Without `--yes` it first shows them and asks for confirmation.
+    pub async fn make_guarded(
+        &self,
+        api: &Api,
+        path: &[&str],
+        what: &impl Serialize,
+        allowed: impl Into<Allowed>,
+        guarded: &Guarded<'_>,
+        output: Output,
+    ) -> Outcome {
+        self.can_be_confirmed(guarded)?;
+        let allowed = allowed.into();
+        let most = match self.dry_run || guarded.detach.confirm.yes {
+            true => guarded.detach.max_detach,
+            false => Some(self.confirmed(api, path, what, &allowed, guarded).await?),
+        };
+        let beside = Beside {
+            guarded: Some(guarded),
+            max_detach: most,
+            done: None,
+        };
+        self.run(api, path, what, allowed, beside, output).await
+    }
+
+    /// The number of GPUs that the user confirmed; the change itself may detach no more.
+    async fn confirmed(
+        &self,
+        api: &Api,
+        path: &[&str],
+        what: &impl Serialize,
+        allowed: &Allowed,
+        guarded: &Guarded<'_>,
+    ) -> Result<u32, Failure> {
+        let detached = match guarded.plan {
+            Some(plan) => Detached::by_plan(plan),
+            None => {
+                let how = How {
+                    dry_run: true,
+                    ..self.how(allowed)
+                };
+                match api.post::<Change>(path, &Request { what, how }).await {
+                    Ok(change) => Detached::by_plan(&change.plan),
+                    // It may have been done before under this key. Then the manager replays the result; with a limit of
+                    // 0 it refuses everything else.
+                    Err(failure)
+                        if self.key.is_some()
+                            && matches!(failure.code, ExitCode::NotFound | ExitCode::Conflict) =>
+                    {
+                        return Ok(0);
+                    }
+                    Err(failure) if failure.code == ExitCode::Indeterminate => {
+                        let message = format!("the dry run was not answered: {}", failure.message);
+                        return Err(Failure::new(ExitCode::Unavailable, message)
+                            .with_hint("nothing was changed; try again"));
+                    }
+                    Err(failure) => return Err(failure),
+                }
+            }
+        };
+        let Guarded {
+            detach, what, ask, ..
+        } = guarded;
+        detach.check(api, &detached, what, *ask).await?;
+        Ok(detached.count())
+    }
+
+    fn how(&self, allowed: &Allowed) -> How {
+        How {
+            dry_run: self.dry_run,
+            force: allowed.force.clone(),
+            allow_stale: allowed.stale,
+            partial_ok: allowed.partial,
+            deadline_s: self.deadline.map(seconds),
+            ..How::default()
+        }
     }
 
     /// Asks the manager for a change, waits for it unless told not to, and shows what came of it.
@@ -139,35 +253,67 @@ impl ChangeArgs {
         done: Option<&str>,
         output: Output,
     ) -> Outcome {
-        // A dry run under a key would be answered with the operation of that key.
+        let beside = Beside {
+            done,
+            ..Beside::default()
+        };
+        self.run(api, path, what, allowed.into(), beside, output).await
+    }
+
+    async fn run(
+        &self,
+        api: &Api,
+        path: &[&str],
+        what: &impl Serialize,
+        allowed: Allowed,
+        beside: Beside<'_>,
+        output: Output,
+    ) -> Outcome {
+        let Beside {
+            guarded,
+            max_detach,
+            done,
+        } = beside;
+        // A dry run changes nothing, so it needs no key.
         let key = (!self.dry_run).then(|| {
             self.key
                 .clone()
                 .unwrap_or_else(|| uuid::Uuid::new_v4().simple().to_string())
         });
-        let Allowed {
-            force,
-            stale,
-            partial,
-        } = allowed.into();
         let how = How {
-            dry_run: self.dry_run,
             key: key.clone(),
-            force,
-            allow_stale: stale,
-            partial_ok: partial,
-            deadline_s: self.deadline.map(seconds),
-            seen: None,
+            max_detach,
+            ..self.how(&allowed)
         };
-        let asked = api.post::<Change>(path, &Request { what, how }).await;
+        let request = Request { what, how };
+        let mut interrupts = interrupts()?;
+        let asked = tokio::select! {
+            biased;
+            asked = api.post::<Change>(path, &request) => asked,
+            _ = interrupts.recv() => return Err(interrupted(key.as_deref())),
+        };
         let mut change = asked.map_err(|failure| match (failure.code, &key) {
             (ExitCode::Indeterminate, Some(key)) => failure.with_hint(format!(
                 "repeat it with --key {key}: it is done once, and you see what became of it"
             )),
             _ => failure,
         })?;
+        if let Some(guarded) = guarded {
+            let detached = Detached::by_plan(&change.plan);
+            if self.dry_run {
+                guarded.detach.allow(&detached)?;
+            }
+            // The question showed it already.
+            if !change.replayed && (self.dry_run || guarded.detach.confirm.yes) {
+                detach::tell(api, &detached).await;
+            }
+        }
         let Some(started) = &change.operation else {
-            show(&change, done, output)?;
+            let agents = match self.dry_run {
+                true => detach::hosts_with_agents(api).await,
+                false => None,
+            };
+            show(&change, done, agents.as_ref(), output)?;
             say(match (self.dry_run, change.replayed, done) {
                 (true, ..) => "this was a dry run: nothing was done",
                 (false, true, _) => "asked for before under this key, and there was nothing to do",
@@ -179,14 +325,13 @@ impl ChangeArgs {
             }
             return Ok(ExitCode::Ok);
         };
-        let mut interrupts = interrupts()?;
         say(&match (change.replayed, started.state.has_ended()) {
             (false, _) => format!("operation {} started", started.id),
             (true, false) => format!("operation {} does it already", started.id),
             (true, true) => format!("already done by operation {}", started.id),
         });
         if !self.wait.waits() {
-            show(&change, done, output)?;
+            show(&change, done, None, output)?;
             say(&format!("wait for it: poolwright ops wait {}", started.id));
             return Ok(ExitCode::Ok);
         }
@@ -197,14 +342,35 @@ impl ChangeArgs {
         };
         let code = conclude(&ended);
         change.operation = Some(ended);
-        show(&change, done, output)?;
+        show(&change, done, None, output)?;
         Ok(code)
     }
 }
 
+/// The failure for Ctrl-C before the manager answered.
+fn interrupted(key: Option<&str>) -> Failure {
+    let again = match key {
+        Some(key) => format!("; or repeat it with --key {key}: it is done once"),
+        None => String::new(),
+    };
+    Failure::new(
+        ExitCode::Interrupted,
+        "interrupted before the manager answered: the operation may have started",
+    )
+    .with_hint(format!(
+        "look: poolwright ops list; then poolwright ops wait OPERATION, or poolwright ops cancel OPERATION{again}"
+    ))
+}
+
 const STEPS_SHOWN: usize = 50;
 
-fn show(change: &Change, done: Option<&str>, output: Output) -> Result<(), Failure> {
+/// `agents` are the hosts with an agent. Only a dry run has them.
+fn show(
+    change: &Change,
+    done: Option<&str>,
+    agents: Option<&BTreeSet<HostId>>,
+    output: Output,
+) -> Result<(), Failure> {
     output.show_as(change, &tables::plan_steps(&change.plan), |_| {
         // What was planned reads as if it were so. Of an operation that failed that is not said.
         let failed = change.operation.as_ref().filter(|operation| has_failed(operation));
@@ -224,7 +390,8 @@ fn show(change: &Change, done: Option<&str>, output: Output) -> Result<(), Failu
         let steps = &change.plan.steps;
         // What would be done, where it can be taken in at a glance; `-o csv` has the steps of any plan.
         if change.operation.is_none() && steps.len() <= STEPS_SHOWN {
-            lines.extend(steps.iter().map(|step| format!("  {}. {step}", step.index + 1)));
+            let line = |step: &Step| format!("  {}. {step}{}", step.index + 1, skipped(step, agents));
+            lines.extend(steps.iter().map(line));
         }
         lines.extend(
             change
@@ -234,6 +401,18 @@ fn show(change: &Change, done: Option<&str>, output: Output) -> Result<(), Failu
         );
         lines.join("\n")
     })
+}
+
+/// The note of a step that is skipped, because only an agent can carry it out.
+fn skipped(step: &Step, agents: Option<&BTreeSet<HostId>>) -> String {
+    let host = &step.target.host;
+    match (step.verb, agents) {
+        (Verb::Drain, Some(agents)) if !agents.contains(host) => {
+            format!(" (skipped: no agent on {host}, use not checked)")
+        }
+        (Verb::Ready, Some(agents)) if !agents.contains(host) => format!(" (skipped: no agent on {host})"),
+        _ => String::new(),
+    }
 }
 
 /// It is settled, and what it was to do is not so, or not known to be.

@@ -38,6 +38,7 @@ Examples:
   poolwright compose models/ours/config.json --task full --set optimizer=adamw_8bit
   poolwright compose --phases run.toml --name pretrain   its first phase now, the others by the clock
   poolwright compose --gpus 2 --min-memory 40GiB --dry-run
+  poolwright compose 8B --task infer --key job-17     may be repeated: it is composed once
   poolwright release chat --yes                       lets go of it again
 
 Either a MODEL with its --task, or --gpus with their number; both may be held to one --kind.";
@@ -48,9 +49,11 @@ struct Compose {
 }
 
 pub async fn run(args: ComposeArgs, output: Output) -> Outcome {
-    let demand = args
-        .wanted
-        .spec(args.name.unwrap_or_else(|| args.wanted.name()))?;
+    // A repeated request must be equal, so its key determines the name.
+    let key = args.change.key();
+    let key = key.map(|key| format!("{}/{key}", args.manager.username));
+    let name = args.name.unwrap_or_else(|| args.wanted.name(key.as_deref()));
+    let demand = args.wanted.spec(name)?;
     let api = Api::new(&args.manager)?;
     let what = Compose { demand };
     let allowed = (args.stale, args.partial);

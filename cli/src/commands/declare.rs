@@ -1,14 +1,18 @@
 //! `apply -f`: what is wanted, declared in a file, set against what the manager keeps.
 
-use super::change::ChangeArgs;
-use super::{Outcome, model_file, written};
+use super::change::{ChangeArgs, PartialArgs, StaleArgs};
+use super::{Outcome, model_file, plan, schedule, written};
 use crate::api_client::Api;
+use crate::detach::{Ask, ConfirmDetachArgs};
 use crate::exit_code::ExitCode;
 use crate::failure::Failure;
 use crate::output::{Cell, Output, Table, column, say};
+use poolwright_model::id::DemandId;
 use poolwright_planner::Plan;
-use poolwright_service::{Declaration, Declared, DeclaredEntry, Difference};
+use poolwright_service::schedule::ScheduleSpec;
+use poolwright_service::{Declaration, Declared, DeclaredEntry, Difference, ScheduleStatus, schedule_of};
 use serde::Serialize;
+use std::collections::BTreeSet;
 use std::path::Path;
 
 pub const HELP: &str = "\
@@ -37,8 +41,14 @@ struct Declare<'a> {
     dry_run: bool,
 }
 
-/// Keeps what the file declares, or shows what that would be.
-pub async fn run(api: &Api, file: &Path, dry_run: bool) -> Result<Declared, Failure> {
+/// Stores the declaration in the file, or shows its differences. Changed schedules take effect at once: GPUs that they
+/// detach are confirmed first.
+pub async fn run(
+    api: &Api,
+    file: &Path,
+    dry_run: bool,
+    detach: ConfirmDetachArgs,
+) -> Result<Declared, Failure> {
     let mut what: Declaration = written::read(file, "poolwright apply --help shows a whole file")?;
     let of_schedules = what
         .schedules
@@ -47,9 +57,32 @@ pub async fn run(api: &Api, file: &Path, dry_run: bool) -> Result<Declared, Fail
     for demand in what.demands.iter_mut().chain(of_schedules) {
         model_file::send_along(demand, file)?;
     }
+    if !dry_run {
+        let demands = detached_at_once(api, &what).await?;
+        let action = format!("apply {}", file.display());
+        detach
+            .check_demands(api, &demands, &action, Ask::IfDetached)
+            .await?;
+    }
     let request = Declare { what: &what, dry_run };
     let declared = api.post(&["declare"], &request).await;
     declared.map_err(|refused| written::told(refused, file, &names(&what)))
+}
+
+/// The demands whose GPUs are detached at once by the schedules of a declaration, and by its demands with windows.
+async fn detached_at_once(api: &Api, what: &Declaration) -> Result<BTreeSet<DemandId>, Failure> {
+    let windowed = what.demands.iter().filter(|demand| demand.window.is_some());
+    let declared = what.schedules.iter().cloned();
+    let declared: Vec<ScheduleSpec> = declared.chain(windowed.cloned().map(schedule_of)).collect();
+    if declared.is_empty() {
+        return Ok(BTreeSet::new());
+    }
+    let kept: Vec<ScheduleStatus> = api.get(&["schedules"]).await?;
+    let detached = declared.iter().flat_map(|after| {
+        let mut kept = kept.iter().map(|kept| &kept.schedule.spec);
+        schedule::detached_at_once(kept.find(|before| before.id == after.id), after)
+    });
+    Ok(detached.collect())
 }
 
 /// The names of all that is declared.
@@ -140,13 +173,14 @@ fn lacks(entry: &DeclaredEntry) -> Vec<String> {
     lacks.collect()
 }
 
-#[derive(Serialize)]
-struct Apply {
-    plan: Plan,
-}
-
 /// Serves all that is wanted, by a plan that is made now.
-pub async fn serve(api: &Api, declared: &Declared, change: &ChangeArgs, output: Output) -> Outcome {
+pub async fn serve(
+    api: &Api,
+    declared: &Declared,
+    change: &ChangeArgs,
+    allowed: (ConfirmDetachArgs, StaleArgs, PartialArgs),
+    output: Output,
+) -> Outcome {
     for entry in &declared.entries {
         let what = match entry.difference {
             Difference::New => "is new",
@@ -156,17 +190,16 @@ pub async fn serve(api: &Api, declared: &Declared, change: &ChangeArgs, output: 
         say(&format!("{} {what}", entry.id));
         told(entry).iter().for_each(|line| say(line));
     }
-    let plan: Plan = api.post(&["plan"], &serde_json::json!({})).await?;
-    let lacks = !plan.unplaced.is_empty();
-    let done = change
-        .make(
-            api,
-            &["apply"],
-            &Apply { plan },
-            super::change::Allowed::default(),
-            output,
-        )
-        .await?;
+    let made: Plan = api.post(&["plan"], &serde_json::json!({})).await?;
+    let lacks = !made.unplaced.is_empty();
+    let done = plan::carry_out(api, &made, change, allowed, output).await;
+    // A repeated try makes another plan, so a key can't stand for it.
+    let done = done.map_err(|failure| match failure.code {
+        ExitCode::Indeterminate => {
+            failure.with_hint("look: poolwright ops list; repeat it: served demands stay as they are")
+        }
+        _ => failure,
+    })?;
     Ok(match (done, lacks) {
         (ExitCode::Ok, true) => ExitCode::Partial,
         (done, _) => done,

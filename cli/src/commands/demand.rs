@@ -5,7 +5,7 @@ use super::queue::JobArgs;
 use super::wanted::{self, WantedArgs};
 use super::{Outcome, removed};
 use crate::api_client::{Api, ManagerArgs};
-use crate::confirm::ConfirmArgs;
+use crate::detach::{Ask, ConfirmDetachArgs};
 use crate::exit_code::ExitCode;
 use crate::failure::Failure;
 use crate::names;
@@ -14,6 +14,7 @@ use crate::tables;
 use poolwright_model::id::DemandId;
 use poolwright_service::Declaration;
 use poolwright_service::demand::DemandRecord;
+use std::collections::BTreeSet;
 
 #[derive(Debug, clap::Args)]
 pub struct DemandArgs {
@@ -33,10 +34,12 @@ enum Action {
     )]
     Add(Box<AddArgs>),
     /// Delete a demand that holds no GPUs (else: `release`), or end a job that runs
-    #[command(after_help = "Example:\n  poolwright demand remove chat --yes")]
+    #[command(
+        after_help = "Examples:\n  poolwright demand remove chat --yes\n  poolwright demand remove train --yes --max-detach 8"
+    )]
     Remove(RemoveArgs),
     /// Say that a job of the queue is done: its GPUs are let go of
-    #[command(after_help = "Example:\n  poolwright demand done train")]
+    #[command(after_help = "Example:\n  poolwright demand done train --yes")]
     Done(DoneArgs),
     /// List all demands
     #[command(after_help = "Example:\n  poolwright demand list -o json")]
@@ -65,6 +68,8 @@ struct DoneArgs {
     #[arg(value_name = "NAME")]
     name: DemandId,
     #[command(flatten)]
+    detach: ConfirmDetachArgs,
+    #[command(flatten)]
     manager: ManagerArgs,
 }
 
@@ -73,7 +78,7 @@ struct RemoveArgs {
     #[arg(value_name = "NAME")]
     name: DemandId,
     #[command(flatten)]
-    confirm: ConfirmArgs,
+    detach: ConfirmDetachArgs,
     #[command(flatten)]
     manager: ManagerArgs,
 }
@@ -110,8 +115,9 @@ pub async fn run(args: DemandArgs, output: Output) -> Outcome {
         }
         Action::Remove(args) => {
             let api = Api::new(&args.manager)?;
-            args.confirm.confirm(&format!("forget demand {}", args.name))?;
-            let ends = match remove(&api, &args.name).await {
+            let what = format!("delete demand {}", args.name);
+            args.detach.confirm.can_be_asked(&what)?;
+            let ends = match remove(&api, &args, &what).await {
                 Ok(ends) => ends,
                 Err(failure) => {
                     return Err(names::suggest(&api, failure, &[("demands", args.name.as_str())]).await);
@@ -124,6 +130,11 @@ pub async fn run(args: DemandArgs, output: Output) -> Outcome {
         }
         Action::Done(args) => {
             let api = Api::new(&args.manager)?;
+            let job = BTreeSet::from([args.name.clone()]);
+            let what = format!("end job {}", args.name);
+            args.detach
+                .check_demands(&api, &job, &what, Ask::IfDetached)
+                .await?;
             let path = ["demands", args.name.as_str(), "done"];
             let done: Result<DemandRecord, _> = api.post(&path, &serde_json::json!({})).await;
             let record = match done {
@@ -146,9 +157,13 @@ pub async fn run(args: DemandArgs, output: Output) -> Outcome {
 const LET_GO: &str = "its GPUs are being released: poolwright queue";
 
 /// Deletes a demand. Says whether it is a job that ran, whose GPUs are being released.
-async fn remove(api: &Api, name: &DemandId) -> Result<bool, Failure> {
-    let path = ["demands", name.as_str()];
+async fn remove(api: &Api, args: &RemoveArgs, what: &str) -> Result<bool, Failure> {
+    let path = ["demands", args.name.as_str()];
     let record: DemandRecord = api.get(&path).await?;
+    let ends = record.job.is_some_and(|job| job.runs());
+    // The manager refuses to delete any other demand that holds GPUs.
+    let ended = ends.then(|| args.name.clone()).into_iter().collect();
+    args.detach.check_demands(api, &ended, what, Ask::Always).await?;
     api.delete(&path).await?;
-    Ok(record.job.is_some_and(|job| job.runs()))
+    Ok(ends)
 }

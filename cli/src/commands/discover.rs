@@ -1,6 +1,7 @@
 //! `discover`: looks at Redfish services once, without a manager, and prints a snapshot.
 //!
-//! What can't be read is a fault in the snapshot. Only where nothing at all could be read does it fail.
+//! What can't be read is a fault in the snapshot. It fails only if no endpoint could be read. It warns if hosts or GPUs may
+//! be missing in the snapshot.
 
 use super::Outcome;
 use crate::access::{AccessArgs, read_listing};
@@ -48,7 +49,7 @@ Examples:
   poolwright discover --endpoints rack/endpoints.json -o csv
 
 JSON: {gpus, hosts, fabrics, switches, links, units, device_ports, chassis, endpoints, faults, requests, elapsed_ms}; CSV: the GPUs.
-Exit code 8 where some endpoints could not be read, and others could. What could not be read within an endpoint is in faults.";
+Exit code 8: some endpoints could not be read, or some systems, chassis or processors of an endpoint. They are in faults.";
 
 pub async fn run(args: DiscoverArgs, output: Output) -> Outcome {
     let mut specs: Vec<EndpointSpec> = args
@@ -72,12 +73,39 @@ pub async fn run(args: DiscoverArgs, output: Output) -> Outcome {
     output.show_as(&snapshot, &tables::gpus(&snapshot.topology.gpus), |width| {
         tables::snapshot(&snapshot, width)
     })?;
-    if failures.is_empty() {
+    let hidden = machines_hidden(&snapshot.faults);
+    if failures.is_empty() && hidden.is_none() {
         return Ok(ExitCode::Ok);
     }
-    let count = counted(specs.len(), "endpoint");
-    say(&some_failed(&failures, &count).to_string());
+    if !failures.is_empty() {
+        let count = counted(specs.len(), "endpoint");
+        say(&some_failed(&failures, &count).to_string());
+    }
+    if let Some(hidden) = hidden {
+        say(&hidden.to_string());
+    }
     Ok(ExitCode::Partial)
+}
+
+/// The systems, chassis and processors that could not be read; `None` if all were read.
+fn machines_hidden(faults: &[Fault]) -> Option<Failure> {
+    /// A controller that fails may do so at each of its resources.
+    const SHOWN: usize = 5;
+    let hiding: Vec<String> = faults
+        .iter()
+        .filter(|fault| wire_up::hides_machines(fault))
+        .map(|fault| format!("\n  {}: {}", fault.source, fault.message))
+        .collect();
+    if hiding.is_empty() {
+        return None;
+    }
+    let more = match hiding.len().saturating_sub(SHOWN) {
+        0 => String::new(),
+        more => format!("\n  and {more} more"),
+    };
+    let shown = hiding.iter().take(SHOWN).map(String::as_str).collect::<String>();
+    let message = format!("hosts or GPUs may be missing, because these could not be read:{shown}{more}");
+    Some(Failure::new(ExitCode::Partial, message).with_hint("look at its own log, then discover again"))
 }
 
 /// Looks at all of them, and tells which could not be read; fails where none could be. However it ends, so do its sessions.
@@ -128,7 +156,7 @@ fn nothing_but_a_fault(look: &Look) -> Option<Failure> {
         true => return None,
     };
     let code = match fault.kind {
-        FaultKind::CredentialsRefused => ExitCode::Authentication,
+        FaultKind::CredentialsRefused | FaultKind::Tls => ExitCode::Authentication,
         _ => ExitCode::Unavailable,
     };
     let (message, hint) = match fault.message.rsplit_once("; ") {

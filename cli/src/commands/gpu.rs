@@ -235,7 +235,8 @@ async fn give_back(args: ReturnArgs, output: Output) -> Outcome {
                 Failure::new(ExitCode::Indeterminate, message).with_hint("have it burnt in once more")
             );
         }
-        if let Some(end) = &burn_in.ended {
+        // One that passed ends the quarantine with the manager's next poll, if not at once.
+        if let Some(end) = burn_in.ended.as_ref().filter(|end| !end.is_success()) {
             let message = format!("the burn-in of GPU {} did not pass: {end}", args.gpu);
             return Err(Failure::new(ExitCode::Generic, message).with_hint(format!(
                 "it stays out of use: poolwright gpu history {}",

@@ -1,9 +1,10 @@
 //! `ops`: operations, and what to do with those that need somebody.
 
 use super::Outcome;
-use super::change::{ChangeArgs, ForceArgs, StaleArgs, show_ended, show_operation};
+use super::change::{ChangeArgs, ForceArgs, Guarded, StaleArgs, show_ended, show_operation};
 use crate::api_client::{Api, ManagerArgs};
 use crate::confirm::ConfirmArgs;
+use crate::detach::{Ask, ConfirmDetachArgs, Detached};
 use crate::exit_code::ExitCode;
 use crate::failure::Failure;
 use crate::follow::{conclude, duration, follow, interrupts};
@@ -98,7 +99,7 @@ struct CancelArgs {
     #[arg(long, value_name = "TEXT", default_value = "")]
     reason: String,
     #[command(flatten)]
-    confirm: ConfirmArgs,
+    detach: ConfirmDetachArgs,
 }
 
 #[derive(Debug, clap::Args)]
@@ -110,7 +111,7 @@ struct UndoArgs {
     #[command(flatten)]
     stale: StaleArgs,
     #[command(flatten)]
-    confirm: ConfirmArgs,
+    detach: ConfirmDetachArgs,
     #[command(flatten)]
     change: ChangeArgs,
 }
@@ -216,11 +217,16 @@ pub async fn run(args: OpsArgs, output: Output) -> Outcome {
             show_ended(&operation, output)?;
             return Ok(conclude(&operation));
         }
-        Action::Cancel(CancelArgs { one, reason, confirm }) => {
+        Action::Cancel(CancelArgs { one, reason, detach }) => {
             let api = Api::new(&one.manager)?;
-            confirm.can_be_asked(&format!("cancel operation {}", one.id))?;
+            detach
+                .confirm
+                .can_be_asked(&format!("cancel operation {}", one.id))?;
             let id = meant(&api, &one.id).await?;
-            confirm.confirm(&format!("cancel operation {id}"))?;
+            let running: Operation = api.get(&["operations", id.as_str()]).await?;
+            let detached = Detached::by_cancelling(&running);
+            let what = format!("cancel operation {id}");
+            detach.check(&api, &detached, &what, Ask::Always).await?;
             let path = ["operations", id.as_str(), "cancel"];
             let operation: Operation = api.post(&path, &json!({ "reason": reason })).await?;
             show_operation(&operation, output)?;
@@ -229,19 +235,24 @@ pub async fn run(args: OpsArgs, output: Output) -> Outcome {
             one,
             force,
             stale,
-            confirm,
+            detach,
             change,
         }) => {
             let api = Api::new(&one.manager)?;
-            if !change.is_dry_run() {
-                confirm.can_be_asked(&format!("undo operation {}", one.id))?;
-            }
+            let mut guarded = Guarded {
+                detach,
+                what: format!("undo operation {}", one.id),
+                ask: Ask::Always,
+                plan: None,
+            };
+            change.can_be_confirmed(&guarded)?;
             let id = meant(&api, &one.id).await?;
-            if !change.is_dry_run() {
-                confirm.confirm(&format!("undo operation {id}"))?;
-            }
+            guarded.what = format!("undo operation {id}");
             let path = ["operations", id.as_str(), "undo"];
-            return change.make(&api, &path, &json!({}), (force, stale), output).await;
+            let allowed = (force, stale);
+            return change
+                .make_guarded(&api, &path, &json!({}), allowed, &guarded, output)
+                .await;
         }
         Action::Resolve(ResolveArgs {
             one,

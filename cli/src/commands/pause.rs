@@ -1,7 +1,8 @@
 //! `pause` and `resume`: stopping what changes hardware, and letting it go on.
 
-use super::Outcome;
+use super::{Outcome, schedule};
 use crate::api_client::{Api, ManagerArgs};
+use crate::detach::ConfirmDetachArgs;
 use crate::exit_code::ExitCode;
 use crate::names;
 use crate::output::{Output, human::counted, say};
@@ -19,6 +20,8 @@ pub struct PauseArgs {
     #[arg(long, value_name = "TEXT", default_value = "")]
     reason: String,
     #[command(flatten)]
+    detach: ConfirmDetachArgs,
+    #[command(flatten)]
     manager: ManagerArgs,
 }
 
@@ -27,7 +30,7 @@ Examples:
   poolwright pause --all --reason \"the rack is moved\"
   poolwright pause --automation
   poolwright pause --endpoint box-1 --reason \"new firmware\"
-  poolwright pause --schedule nights
+  poolwright pause --schedule nights --yes
 
 Nothing more is sent from then on, also after a restart; what is on its way is answered and read back. Operations
 wait where they are, and new ones are refused (exit code 5), but for those of operators where automation alone is
@@ -38,6 +41,8 @@ paused. `poolwright get pauses` shows what is paused.";
 pub struct ResumeArgs {
     #[command(flatten)]
     what: WhatArgs,
+    #[command(flatten)]
+    detach: ConfirmDetachArgs,
     #[command(flatten)]
     manager: ManagerArgs,
 }
@@ -87,18 +92,34 @@ pub async fn pause(args: PauseArgs, output: Output) -> Outcome {
     let api = Api::new(&args.manager)?;
     let what = args.what.what();
     let body = json!({ "what": what, "reason": args.reason });
-    switch(&api, "pause", &what, &body, output).await
+    switch(&api, "pause", (&what, args.detach), &body, output).await
 }
 
 pub async fn resume(args: ResumeArgs, output: Output) -> Outcome {
     let api = Api::new(&args.manager)?;
     let what = args.what.what();
-    switch(&api, "resume", &what, &json!({ "what": what }), output).await
+    let body = json!({ "what": what });
+    switch(&api, "resume", (&what, args.detach), &body, output).await
 }
 
 /// Shows all that is paused then.
-async fn switch(api: &Api, verb: &str, what: &Paused, body: &serde_json::Value, output: Output) -> Outcome {
-    let paused: Vec<Pause> = match api.post(&[verb], body).await {
+async fn switch(
+    api: &Api,
+    verb: &str,
+    (what, detach): (&Paused, ConfirmDetachArgs),
+    body: &serde_json::Value,
+    output: Output,
+) -> Outcome {
+    // Nothing else detaches GPUs when it is paused or resumed.
+    let confirmed = match what {
+        Paused::Schedule(id) => schedule::check_switch(api, id, verb == "pause", detach).await,
+        _ => Ok(verb),
+    };
+    let asked = match confirmed {
+        Ok(verb) => api.post(&[verb], body).await,
+        Err(failure) => Err(failure),
+    };
+    let paused: Vec<Pause> = match asked {
         Ok(paused) => paused,
         Err(failure) => {
             let named = match what {

@@ -9,9 +9,10 @@ mod picture;
 mod problem;
 mod runs;
 
-use super::change::{ChangeArgs, PartialArgs, StaleArgs};
+use super::change::{ChangeArgs, Guarded, PartialArgs, StaleArgs};
 use super::{Outcome, declare};
 use crate::api_client::{Api, ManagerArgs};
+use crate::detach::{Ask, ConfirmDetachArgs};
 use crate::drifting;
 use crate::exit_code::ExitCode;
 use crate::failure::Failure;
@@ -96,8 +97,10 @@ pub struct ApplyArgs {
     )]
     declared: Option<PathBuf>,
     /// Serve at once what is wanted then, by a plan that is made and applied
-    #[arg(long, requires = "declared", conflicts_with = "dry_run")]
+    #[arg(long, requires = "declared", conflicts_with_all = ["dry_run", "key"])]
     serve: bool,
+    #[command(flatten)]
+    detach: ConfirmDetachArgs,
     #[command(flatten)]
     stale: StaleArgs,
     #[command(flatten)]
@@ -111,6 +114,8 @@ pub struct ApplyArgs {
 const APPLY: &str = "\
 Examples:
   poolwright apply plan.json
+  poolwright apply plan.json --dry-run                 its steps, if it still fits
+  poolwright apply plan.json --yes --max-detach 4      without a question; refused if it detaches more GPUs
   poolwright apply plan.json --no-wait
   poolwright apply -f wanted.toml --dry-run            the difference, and whether it fits
   poolwright apply -f wanted.yaml --serve
@@ -156,16 +161,39 @@ pub async fn plan(args: PlanArgs, output: Output) -> Outcome {
 }
 
 #[derive(Serialize)]
-struct Apply {
-    plan: Plan,
+struct Apply<'a> {
+    plan: &'a Plan,
+}
+
+/// Applies a plan, after a confirmation if it detaches GPUs.
+pub(super) async fn carry_out(
+    api: &Api,
+    plan: &Plan,
+    change: &ChangeArgs,
+    (detach, stale, partial): (ConfirmDetachArgs, StaleArgs, PartialArgs),
+    output: Output,
+) -> Outcome {
+    let guarded = Guarded {
+        detach,
+        what: format!("apply plan {}", plan.id),
+        ask: Ask::IfDetached,
+        plan: Some(plan),
+    };
+    let (apply, allowed) = (Apply { plan }, (stale, partial));
+    change
+        .make_guarded(api, &["apply"], &apply, allowed, &guarded, output)
+        .await
 }
 
 pub async fn apply(args: ApplyArgs, output: Output) -> Outcome {
     if let Some(file) = &args.declared {
         let api = Api::new(&args.manager)?;
-        let declared = declare::run(&api, file, args.change.is_dry_run()).await?;
+        let declared = declare::run(&api, file, args.change.is_dry_run(), args.detach).await?;
         return match args.serve {
-            true => declare::serve(&api, &declared, &args.change, output).await,
+            true => {
+                let allowed = (args.detach, args.stale, args.partial);
+                declare::serve(&api, &declared, &args.change, allowed, output).await
+            }
             false => declare::show(&declared, output),
         };
     }
@@ -177,14 +205,7 @@ pub async fn apply(args: ApplyArgs, output: Output) -> Outcome {
         Failure::usage(format!("{} is not a plan: {error}", file.display()))
             .with_hint("make one: poolwright plan --out FILE")
     })?;
-    if args.change.is_dry_run() {
-        output.show_as(&plan, &plan_steps(&plan), |_| explain(&plan).join("\n"))?;
-        say("this was a dry run: nothing was done, and whether the plan still fits was not asked");
-        return Ok(ExitCode::Ok);
-    }
     let api = Api::new(&args.manager)?;
-    let allowed = (args.stale, args.partial);
-    args.change
-        .make(&api, &["apply"], &Apply { plan }, allowed, output)
-        .await
+    let allowed = (args.detach, args.stale, args.partial);
+    carry_out(&api, &plan, &args.change, allowed, output).await
 }

@@ -1,9 +1,9 @@
 //! `release`: lets go of a demand with all that it holds, or of one composition.
 
 use super::Outcome;
-use super::change::{ChangeArgs, ForceArgs};
+use super::change::{ChangeArgs, ForceArgs, Guarded};
 use crate::api_client::{Api, ManagerArgs};
-use crate::confirm::ConfirmArgs;
+use crate::detach::{Ask, ConfirmDetachArgs};
 use crate::exit_code::ExitCode;
 use crate::failure::Failure;
 use crate::output::Output;
@@ -22,7 +22,7 @@ pub struct ReleaseArgs {
     #[command(flatten)]
     force: ForceArgs,
     #[command(flatten)]
-    confirm: ConfirmArgs,
+    detach: ConfirmDetachArgs,
     #[command(flatten)]
     change: ChangeArgs,
     #[command(flatten)]
@@ -32,6 +32,7 @@ pub struct ReleaseArgs {
 const EXAMPLES: &str = "\
 Examples:
   poolwright release chat --yes
+  poolwright release chat --yes --max-detach 8
   poolwright release composition/chat-1f09c3-1 --dry-run";
 
 #[derive(Serialize)]
@@ -41,13 +42,41 @@ struct LetGo {
 
 pub async fn run(args: ReleaseArgs, output: Output) -> Outcome {
     let api = Api::new(&args.manager)?;
-    if !args.change.is_dry_run() {
-        args.confirm.confirm(&format!("release {}", args.what))?;
+    let guarded = Guarded {
+        detach: args.detach,
+        what: format!("release {}", args.what),
+        ask: Ask::Always,
+        plan: None,
+    };
+    args.change.can_be_confirmed(&guarded)?;
+    let release = async |what: Release| {
+        let (change, force) = (&args.change, args.force.clone());
+        change
+            .make_guarded(&api, &["release"], &LetGo { what }, force, &guarded, output)
+            .await
+    };
+    let unknown = match find(&api, &args.what).await {
+        Ok(what) => return release(what).await,
+        Err(failure) => failure,
+    };
+    // If it was released under this key before, the manager replays that.
+    let is_unknown = unknown.code == ExitCode::NotFound && args.change.key().is_some();
+    for what in either(&args.what).filter(|_| is_unknown) {
+        match release(what).await {
+            Err(failure) if matches!(failure.code, ExitCode::NotFound | ExitCode::Conflict) => {
+                tracing::debug!("not released under this key: {failure}");
+            }
+            done => return done,
+        }
     }
-    let what = find(&api, &args.what).await?;
-    args.change
-        .make(&api, &["release"], &LetGo { what }, args.force, output)
-        .await
+    Err(unknown)
+}
+
+/// A name without a prefix may have been of either kind.
+fn either(named: &str) -> impl Iterator<Item = Release> {
+    let demand = named.parse().ok().map(Release::Demand);
+    let composition = named.parse().ok().map(Release::Composition);
+    demand.into_iter().chain(composition)
 }
 
 /// What is meant by the name: a demand goes first.

@@ -11,13 +11,14 @@ use super::removed;
 use super::wanted::WantedArgs;
 use super::written;
 use crate::api_client::{Api, ManagerArgs};
-use crate::confirm::ConfirmArgs;
+use crate::detach::{Ask, ConfirmDetachArgs};
 use crate::exit_code::ExitCode;
 use crate::failure::Failure;
 use crate::follow::{duration, some_time};
 use crate::output::{Output, human, say};
 use crate::tables;
 use jiff::civil::Date;
+use poolwright_executor::{Clock, SystemClock};
 use poolwright_model::id::{DemandId, ScheduleId};
 use poolwright_service::hooks::HookName;
 use poolwright_service::ladder::Ladder;
@@ -28,6 +29,7 @@ use poolwright_service::window::WindowSpec;
 use poolwright_service::{Declaration, ScheduleStatus};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -49,20 +51,20 @@ enum Action {
     #[command(after_help = "Example:\n  poolwright schedule show nights")]
     Show(OneArgs),
     /// Leave it out until it is resumed
-    #[command(after_help = "Example:\n  poolwright schedule pause nights")]
-    Pause(OneArgs),
+    #[command(after_help = "Example:\n  poolwright schedule pause nights --yes")]
+    Pause(SwitchArgs),
     /// Let it go on
-    #[command(after_help = "Example:\n  poolwright schedule resume nights")]
-    Resume(OneArgs),
+    #[command(after_help = "Example:\n  poolwright schedule resume nights --yes")]
+    Resume(SwitchArgs),
     /// Forget it; what its demands hold is let go at once, and what it suspended comes back
     #[command(after_help = "Example:\n  poolwright schedule remove nights --yes")]
-    Remove(RemoveArgs),
+    Remove(SwitchArgs),
     /// Show when windows open next
     #[command(after_help = next::EXAMPLES)]
     Next(Box<next::NextArgs>),
     /// Open its window now
     #[command(
-        after_help = "Examples:\n  poolwright schedule run nights\n  poolwright schedule run nights --for 2h"
+        after_help = "Examples:\n  poolwright schedule run nights\n  poolwright schedule run nights --for 2h --yes --max-detach 8"
     )]
     Run(RunArgs),
     /// Show what ran by the calendar
@@ -127,6 +129,8 @@ struct AddArgs {
     /// The whole schedule from a file
     #[arg(long, value_name = "FILE", conflicts_with_all = ["name", "opens", "closes", "weekly", "suspends", "model", "phases", "gpus", "overlap", "missed", "back_by_close", "notice", "notify", "checkpoint", "reclaim", "alert"])]
     file: Option<PathBuf>,
+    #[command(flatten)]
+    detach: ConfirmDetachArgs,
     #[command(flatten)]
     manager: ManagerArgs,
 }
@@ -238,6 +242,8 @@ fn named<T: DeserializeOwned>(text: &str) -> Result<T, String> {
 struct RunArgs {
     #[command(flatten)]
     one: OneArgs,
+    #[command(flatten)]
+    detach: ConfirmDetachArgs,
     /// For so long; without it until its window would close next
     #[arg(long = "for", value_name = "TIME", value_parser = duration)]
     lasts: Option<Duration>,
@@ -263,12 +269,29 @@ struct OneArgs {
     manager: ManagerArgs,
 }
 
+/// A schedule that is switched or removed: GPUs of its own demands, or of those that it suspends, are detached.
 #[derive(Debug, clap::Args)]
-struct RemoveArgs {
+struct SwitchArgs {
     #[command(flatten)]
     one: OneArgs,
     #[command(flatten)]
-    confirm: ConfirmArgs,
+    detach: ConfirmDetachArgs,
+}
+
+/// The demands whose GPUs are detached at once when `after` replaces `before`: while it is open those that it suspends,
+/// and its own that it ends or changes.
+pub(super) fn detached_at_once(before: Option<&ScheduleSpec>, after: &ScheduleSpec) -> BTreeSet<DemandId> {
+    if before == Some(after) {
+        return BTreeSet::new();
+    }
+    let now = SystemClock.now();
+    // The manager refuses an invalid window with the reason.
+    let window = after.window.parse(now);
+    let opens = !after.paused && window.is_ok_and(|window| window.is_open(now));
+    let suspended = after.suspends.iter().filter(|_| opens).cloned();
+    let own = before.iter().flat_map(|before| &before.demands);
+    let ended = own.filter(|demand| !opens || !after.demands.contains(demand));
+    suspended.chain(ended.map(|demand| demand.id.clone())).collect()
 }
 
 pub async fn run(args: ScheduleArgs, output: Output) -> Outcome {
@@ -276,6 +299,11 @@ pub async fn run(args: ScheduleArgs, output: Output) -> Outcome {
         Action::Add(args) => {
             let spec = spec(&args)?;
             let api = Api::new(&args.manager)?;
+            let suspended = detached_at_once(None, &spec);
+            let what = format!("add schedule {}, which takes effect at once", spec.id);
+            args.detach
+                .check_demands(&api, &suspended, &what, Ask::IfDetached)
+                .await?;
             let status: ScheduleStatus = api.post(&["schedules"], &spec).await?;
             output.show(&status, &tables::schedules(std::slice::from_ref(&status)))?;
             let (demands, schedules) = (Vec::new(), vec![spec]);
@@ -288,14 +316,18 @@ pub async fn run(args: ScheduleArgs, output: Output) -> Outcome {
                 .await?;
             output.show_as(&found, &tables::pairs(&found), |_| human::outline(&found))?;
         }
-        Action::Pause(one) => switch(&one, "pause", output).await?,
-        Action::Resume(one) => switch(&one, "resume", output).await?,
-        Action::Remove(RemoveArgs { one, confirm }) => {
+        Action::Pause(args) => switch(&args, true, output).await?,
+        Action::Resume(args) => switch(&args, false, output).await?,
+        Action::Remove(SwitchArgs { one, detach }) => {
             let api = Api::new(&one.manager)?;
-            confirm.confirm(&format!(
+            let what = format!(
                 "forget schedule {}, let go of what its demands hold, and bring back what it suspends",
                 one.id
-            ))?;
+            );
+            detach.confirm.can_be_asked(&what)?;
+            let kept: ScheduleStatus = api.get(&["schedules", one.id.as_str()]).await?;
+            let own = kept.schedule.own_demands().cloned().collect();
+            detach.check_demands(&api, &own, &what, Ask::Always).await?;
             api.delete(&["schedules", one.id.as_str()]).await?;
             removed::show("schedule", &one.id, output)?;
         }
@@ -307,6 +339,12 @@ pub async fn run(args: ScheduleArgs, output: Output) -> Outcome {
                 .map(|lasts| u32::try_from(lasts.as_secs()).unwrap_or(u32::MAX));
             let path = ["schedules", args.one.id.as_str(), "run"];
             let api = Api::new(&args.one.manager)?;
+            let kept: ScheduleStatus = api.get(&["schedules", args.one.id.as_str()]).await?;
+            let suspended = kept.schedule.spec.suspends.into_iter().collect();
+            let what = format!("run schedule {}", args.one.id);
+            args.detach
+                .check_demands(&api, &suspended, &what, Ask::IfDetached)
+                .await?;
             let status: ScheduleStatus = api.post(&path, &json!({ "for_s": seconds })).await?;
             output.show(&status, &tables::schedules(std::slice::from_ref(&status)))?;
             if let Some(run) = &status.schedule.by_hand {
@@ -330,10 +368,37 @@ pub async fn run(args: ScheduleArgs, output: Output) -> Outcome {
     Ok(ExitCode::Ok)
 }
 
-async fn switch(one: &OneArgs, verb: &str, output: Output) -> Result<(), Failure> {
+async fn switch(SwitchArgs { one, detach }: &SwitchArgs, pause: bool, output: Output) -> Result<(), Failure> {
+    let api = Api::new(&one.manager)?;
+    let verb = check_switch(&api, &one.id, pause, *detach).await?;
     let path = ["schedules", one.id.as_str(), verb];
-    let status: ScheduleStatus = Api::new(&one.manager)?.post(&path, &json!({})).await?;
+    let status: ScheduleStatus = api.post(&path, &json!({})).await?;
     output.show(&status, &tables::schedules(std::slice::from_ref(&status)))
+}
+
+/// Confirms that a schedule is paused or resumed, which takes effect at once. Returns the verb.
+pub(super) async fn check_switch(
+    api: &Api,
+    id: &ScheduleId,
+    pause: bool,
+    detach: ConfirmDetachArgs,
+) -> Result<&'static str, Failure> {
+    let verb = match pause {
+        true => "pause",
+        false => "resume",
+    };
+    let kept: ScheduleStatus = api.get(&["schedules", id.as_str()]).await?;
+    let before = kept.schedule.spec;
+    let after = ScheduleSpec {
+        paused: pause,
+        ..before.clone()
+    };
+    let demands = detached_at_once(Some(&before), &after);
+    let what = format!("{verb} schedule {id}");
+    detach
+        .check_demands(api, &demands, &what, Ask::IfDetached)
+        .await?;
+    Ok(verb)
 }
 
 fn spec(args: &AddArgs) -> Result<ScheduleSpec, Failure> {
@@ -381,4 +446,40 @@ fn read(file: &Path) -> Result<ScheduleSpec, Failure> {
         model_file::send_along(demand, file)?;
     }
     Ok(spec)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn schedule(first_day: Option<&str>, gpus: u32) -> ScheduleSpec {
+        serde_json::from_value(json!({
+            "id": "nights",
+            "window": {"weekly": ["daily 00:00-24:00"], "first_day": first_day},
+            "suspends": ["chat"],
+            "demands": [{"id": "train", "gpus": gpus}, {"id": "tune", "gpus": 1}],
+        }))
+        .unwrap()
+    }
+
+    /// Fault 79: a schedule takes effect at once.
+    #[test]
+    fn an_open_schedule_detaches_other_gpus_than_one_that_ends() {
+        let demands = |before: Option<&ScheduleSpec>, after: &ScheduleSpec| -> Vec<String> {
+            let demands = detached_at_once(before, after);
+            demands.iter().map(ToString::to_string).collect()
+        };
+        let (open, closed) = (schedule(None, 4), schedule(Some("2099-12-01"), 4));
+        let paused = ScheduleSpec {
+            paused: true,
+            ..open.clone()
+        };
+        assert_eq!(demands(None, &closed), [""; 0]);
+        assert_eq!(demands(None, &open), ["chat"]);
+        assert_eq!(demands(Some(&open), &open), [""; 0]);
+        assert_eq!(demands(Some(&open), &schedule(None, 2)), ["chat", "train"]);
+        assert_eq!(demands(Some(&open), &closed), ["train", "tune"]);
+        assert_eq!(demands(Some(&open), &paused), ["train", "tune"]);
+        assert_eq!(demands(Some(&paused), &open), ["chat"]);
+    }
 }

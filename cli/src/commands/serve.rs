@@ -10,8 +10,8 @@ use crate::output::human::counted;
 use crate::output::say;
 use crate::stop::until_stopped;
 use crate::wire_up::{
-    self, AnyConnector, EventOptions, Limits, Rack, RackServing, ServedApi, ServedRack, SiteCertificate,
-    StoreArgs,
+    self, AnyConnector, EventOptions, Limits, ManagerFiles, Rack, RackServing, ServedApi, ServedRack,
+    SiteCertificate, StoreArgs,
 };
 use futures_util::StreamExt;
 use poolwright_collector::CollectOptions;
@@ -53,6 +53,10 @@ pub struct ServeArgs {
     /// its DNS names is the name of
     #[arg(long, value_name = "FILE")]
     client_ca: Option<PathBuf>,
+    /// Directory with the password, CA and lab files that endpoints may name (endpoint add --by-reference); without it
+    /// they may name none. Keep nothing else in it: an administrator can have its files sent to any address
+    #[arg(long, value_name = "DIR")]
+    endpoint_files: Option<PathBuf>,
     /// Connections that one address may have at a time, of 4,096 in all
     #[arg(long, value_name = "COUNT", default_value = "256")]
     connections_of_one: NonZeroUsize,
@@ -167,6 +171,7 @@ Examples:
   poolwright serve --data-dir /var/lib/poolwright --listen 0.0.0.0:8443 --name pool.example.com --name 10.0.0.9
   poolwright serve --data-dir /var/lib/poolwright --listen 0.0.0.0:8443 \
       --tls-cert /etc/poolwright/site.pem --tls-key /etc/poolwright/site-key.pem --client-ca /etc/poolwright/machines.pem
+  poolwright serve --data-dir /var/lib/poolwright --endpoint-files /etc/poolwright/endpoints
   poolwright serve --data-dir /var/lib/poolwright --calibration /etc/poolwright/here.json
   poolwright serve --data-dir /var/lib/poolwright --hooks /etc/poolwright/hooks.toml
   poolwright serve --data-dir /var/lib/poolwright --event-allow 10.0.0.0/8 --event-ca /etc/poolwright/collector-ca.pem
@@ -197,6 +202,28 @@ impl ServeArgs {
         })
     }
 
+    /// Files with the manager's own secrets.
+    fn secrets(&self) -> Vec<PathBuf> {
+        let own = [
+            wire_up::SECRET_KEY,
+            "initial-admin-password",
+            "tls/server.pem",
+            "tls/replaced.pem",
+            "tls/ca-key.pem",
+        ];
+        let own = own.map(|name| self.data_dir.join(name));
+        let named = self.store.secret_files().chain(self.tls_key.clone());
+        own.into_iter().chain(named).collect()
+    }
+
+    /// The files that endpoints may name.
+    fn endpoint_files(&self) -> Result<ManagerFiles, Failure> {
+        let rack = self.rack.as_ref();
+        let rack = rack.map(|_| wire_up::files_of_rack(&self.data_dir.join("rack")));
+        let own = self.secrets().into_iter().chain([self.data_dir.clone()]);
+        ManagerFiles::new(self.endpoint_files.as_deref(), rack.unwrap_or_default(), own)
+    }
+
     fn certificate(&self) -> Option<SiteCertificate> {
         let (chain, key) = (self.tls_cert.clone()?, self.tls_key.clone()?);
         Some(SiteCertificate { chain, key })
@@ -222,11 +249,15 @@ pub async fn run(args: ServeArgs) -> Outcome {
     let hooks = args.hooks.as_deref().map(wire_up::read_hooks).transpose()?;
     let cluster_key = args.store.cluster_key()?;
     let events = args.events()?;
+    let endpoint_files = args.endpoint_files()?;
     let listener = wire_up::listen(args.listen)?;
     // That is an error of the write, and not the end of the process. Held for as long as it runs.
     let _write_fails = signal(XFSZ);
     let store = wire_up::open_store(&args.data_dir, &args.store).await?;
-    let connector = Arc::new(AnyConnector::default());
+    wire_up::warn_of_exposed(&args.secrets());
+    let connector = Arc::new(AnyConnector::of_manager(endpoint_files));
+    let secret_key = args.data_dir.join(wire_up::SECRET_KEY);
+    let had_secret_key = secret_key.exists();
     let mut options = Options {
         keys: Keys {
             own: Some(wire_up::own_key(&args.data_dir)?),
@@ -256,6 +287,7 @@ pub async fn run(args: ServeArgs) -> Outcome {
         .store
         .sharing(&args.data_dir, args.listen, &options.execute)?;
     let composer = Composer::new(store.clone(), connector, Arc::new(WallClock), options);
+    wire_up::check_secret_key(&composer, &secret_key, had_secret_key).await?;
     // Nothing is sent to any endpoint before the address is ours.
     let api = wire_up::serve_api(
         composer.clone(),

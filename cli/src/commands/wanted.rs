@@ -143,8 +143,8 @@ impl WantedArgs {
         Ok(spec)
     }
 
-    /// A name for a demand that was given none: says what it is for, and is not taken yet.
-    pub fn name(&self) -> DemandId {
+    /// Makes a name for a demand: its purpose and a random suffix, which a key makes the same each time.
+    pub fn name(&self, key: Option<&str>) -> DemandId {
         let named = |text: &str| text.rsplit('/').next().unwrap_or(text).to_ascii_lowercase();
         let what = match (&self.model, &self.phases, self.gpus) {
             (Some(model), ..) => named(model.trim_end_matches("/config.json")),
@@ -152,8 +152,12 @@ impl WantedArgs {
             (None, None, count) => format!("gpus-{}", count.unwrap_or_default()),
         };
         let task = self.task.map_or_else(String::new, |task| format!("-{task}"));
-        let unique = uuid::Uuid::new_v4().simple().to_string();
-        DemandId::from_lossy(&format!("{}{task}-{}", plain(&what), &unique[..4]))
+        let (unique, digits) = match key {
+            Some(key) => (uuid::Uuid::new_v5(&uuid::Uuid::NAMESPACE_OID, key.as_bytes()), 8),
+            None => (uuid::Uuid::new_v4(), 4),
+        };
+        let unique = unique.simple().to_string();
+        DemandId::from_lossy(&format!("{}{task}-{}", plain(&what), &unique[..digits]))
     }
 }
 

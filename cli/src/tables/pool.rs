@@ -232,6 +232,7 @@ pub fn fabrics(fabrics: &[Fabric]) -> Table {
 pub fn switches(switches: &[Switch]) -> Table {
     let mut table = Table::new([
         column("SWITCH").named("id"),
+        column("NAME").if_any(),
         column("FABRIC"),
         column("MODEL"),
         column("CHASSIS"),
@@ -242,6 +243,7 @@ pub fn switches(switches: &[Switch]) -> Table {
         let up = switch.ports.iter().filter(|port| port.up == Some(true));
         table.row([
             Cell::text(&switch.id),
+            Cell::maybe(switch.name.as_ref()),
             Cell::text(&switch.fabric),
             Cell::maybe(switch.model.as_ref()),
             Cell::maybe(switch.chassis.as_ref()),

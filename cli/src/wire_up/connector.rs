@@ -1,6 +1,7 @@
 //! Which driver speaks to an endpoint: its address says so.
 
-use super::redfish::RedfishConnector;
+use super::endpoint_files::{EndpointFiles, ManagerFiles};
+use super::redfish::{RedfishConnector, as_driver_error};
 use crate::failure::Failure;
 use crate::stop::Stop;
 use async_trait::async_trait;
@@ -8,6 +9,7 @@ use futures_util::StreamExt;
 use poolwright_driver::{DriverError, Fabric};
 use poolwright_model::id::ControlEndpointId;
 use poolwright_qemu::QemuDriver;
+use poolwright_service::ServiceError;
 use poolwright_service::agent::{AgentSpec, ConnectedAgent};
 use poolwright_service::endpoint::{Connected, Connector, EndpointSpec};
 use std::path::Path;
@@ -26,9 +28,16 @@ impl AnyConnector {
         }
     }
 
+    /// For a manager, whose clients name files of its machine.
+    pub fn of_manager(files: ManagerFiles) -> Self {
+        Self {
+            redfish: RedfishConnector::reading(EndpointFiles::OfManager(files)),
+        }
+    }
+
     /// Fails where files or addresses are wrong; nothing is sent yet.
     pub fn check(&self, spec: &EndpointSpec) -> Result<(), Failure> {
-        match lab(spec) {
+        match self.lab(spec) {
             Some(driver) => driver.map(|_| ()).map_err(|error| Failure {
                 hint: error.hint.clone(),
                 ..Failure::usage(error.message)
@@ -36,12 +45,25 @@ impl AnyConnector {
             None => self.redfish.endpoint(spec).map(|_| ()),
         }
     }
+
+    fn lab(&self, spec: &EndpointSpec) -> Option<Result<QemuDriver, DriverError>> {
+        let path = lab_file(spec)?;
+        if !path.is_absolute() {
+            let message = format!("{}: the path of the lab file is not absolute", spec.url);
+            let error = DriverError::no_effect(message);
+            return Some(Err(
+                error.with_hint("write it as qemu:///PATH, with three strokes")
+            ));
+        }
+        let file = self.redfish.files.permitted(path).map_err(as_driver_error);
+        Some(file.and_then(|file| QemuDriver::open(spec.id.clone(), &file)))
+    }
 }
 
 #[async_trait]
 impl Connector for AnyConnector {
     async fn connect(&self, spec: &EndpointSpec) -> Result<Connected, DriverError> {
-        let Some(driver) = lab(spec) else {
+        let Some(driver) = self.lab(spec) else {
             return self.redfish.connect(spec).await;
         };
         let driver = Arc::new(driver?);
@@ -55,27 +77,31 @@ impl Connector for AnyConnector {
         &["qemu"]
     }
 
+    fn admits(&self, spec: &EndpointSpec) -> Result<(), ServiceError> {
+        let admitted = match lab_file(spec) {
+            Some(file) => self.redfish.files.permitted(file).map(drop),
+            None => self.redfish.admits(spec),
+        };
+        admitted.map_err(|refused| ServiceError {
+            hint: refused.hint,
+            ..ServiceError::bad_request(format!("endpoint {}: {}", spec.id, refused.message))
+        })
+    }
+
     async fn connect_agent(&self, spec: &AgentSpec) -> Result<ConnectedAgent, DriverError> {
         super::agent::connect(spec)
     }
 
     fn allow_one_more_try(&self, spec: &EndpointSpec) {
-        if lab(spec).is_none() {
+        if lab_file(spec).is_none() {
             self.redfish.allow_one_more_try(spec);
         }
     }
 }
 
-fn lab(spec: &EndpointSpec) -> Option<Result<QemuDriver, DriverError>> {
-    let path = Path::new(spec.url.strip_prefix("qemu://")?);
-    Some(match path.is_absolute() {
-        true => QemuDriver::open(spec.id.clone(), path),
-        false => Err(DriverError::no_effect(format!(
-            "{}: the path of the lab file is not absolute",
-            spec.url
-        ))
-        .with_hint("write it as qemu:///PATH, with three strokes")),
-    })
+/// The file that describes a lab; `None` of other endpoints.
+fn lab_file(spec: &EndpointSpec) -> Option<&Path> {
+    spec.url.strip_prefix("qemu://").map(Path::new)
 }
 
 /// Who an endpoint is, and its driver; or why it can't be reached.

@@ -6,6 +6,7 @@ use poolwright_northbound::{Listener, ServeError};
 use poolwright_redfish::client::{self, Endpoint, ErrorKind, NotSent, TlsFault};
 use poolwright_service::Composer;
 use std::net::SocketAddr;
+use std::path::Path;
 use url::Url;
 
 /// How events are sent.
@@ -35,12 +36,13 @@ pub fn manager_address(text: &str) -> Result<Url, Failure> {
 /// Why a request did not reach the manager at `base`; `None` where it may have.
 pub fn unreached(base: &str, error: &reqwest::Error) -> Option<Failure> {
     let error = client::unreached(base, error)?;
+    // A manager that starts or stops hangs up: a retry may help.
+    let code = match error.kind() {
+        ErrorKind::Tls(fault) if !matches!(fault, TlsFault::HungUp(_)) => ExitCode::Authentication,
+        _ => ExitCode::Unavailable,
+    };
     let failed = |what: &str, why: &dyn std::fmt::Display, hint: &str| {
-        Failure::new(
-            ExitCode::Unavailable,
-            format!("the manager at {base} {what}: {why}"),
-        )
-        .with_hint(hint)
+        Failure::new(code, format!("the manager at {base} {what}: {why}")).with_hint(hint)
     };
     Some(match error.kind() {
         ErrorKind::Tls(fault @ TlsFault::UnknownIssuer) => failed(
@@ -56,7 +58,8 @@ pub fn unreached(base: &str, error: &reqwest::Error) -> Option<Failure> {
         ErrorKind::Tls(fault @ (TlsFault::Expired | TlsFault::NotYetValid)) => failed(
             "is not believed",
             fault,
-            "check the clocks of both machines; a manager without its folder DATA_DIR/tls makes new certificates as it starts",
+            "check the clocks of both machines; a manager renews the certificates of its own authority by itself: see \
+             docs/CERTIFICATES.md",
         ),
         // One that stops just now does so.
         ErrorKind::Tls(fault @ TlsFault::HungUp(_)) => {
@@ -86,23 +89,45 @@ pub async fn serve_api(
     listener: Listener,
     serving: ApiServing,
 ) -> Result<ServedApi, Failure> {
+    let own = serving.data_dir.join("tls");
     let served = poolwright_northbound::serve(composer, listener, serving).await;
-    served.map_err(unserved)
+    served.map_err(|error| match damaged_in(&own, &error) {
+        Some(hint) => Failure::new(ExitCode::Generic, error.to_string()).with_hint(hint),
+        None => unserved(error),
+    })
+}
+
+/// The next step where a file of the manager's own directory of certificates is damaged.
+fn damaged_in(own: &Path, error: &ServeError) -> Option<String> {
+    let ServeError::Certificate { path, .. } = error else {
+        return None;
+    };
+    path.starts_with(own).then(|| {
+        format!(
+            "put back a copy of {}, or remove this one file: the manager then serves its own certificate. Keep ca.pem \
+             and ca-key.pem beside it, which clients and agents trust",
+            path.display()
+        )
+    })
 }
 
 fn unserved(error: ServeError) -> Failure {
     let (code, hint) = match &error {
         ServeError::Listen { .. } => (
             ExitCode::Unavailable,
-            "choose another address with --listen; port 0 takes a free one",
+            "choose another address with --listen; port 0 takes a free one".to_owned(),
         ),
-        ServeError::Tls(_) => (
+        ServeError::Tls(error) => (ExitCode::Generic, error.hint()),
+        ServeError::Unreadable { path, .. } => (
             ExitCode::Generic,
-            "remove the folder tls in the data directory to have new certificates made",
+            format!(
+                "check that {} exists, its owner and its mode: the manager's account must read it",
+                path.display()
+            ),
         ),
         ServeError::Certificate { .. } => (
             ExitCode::Generic,
-            "check --tls-cert, --tls-key and --client-ca; without them, remove the folder tls in the data directory",
+            "check --tls-cert, --tls-key and --client-ca".to_owned(),
         ),
         ServeError::Service(error) => return error.clone().into(),
     };

@@ -17,6 +17,10 @@ pub use poolwright_emulator::Rack;
 /// A rack that is being served.
 pub use poolwright_emulator::Running as ServedRack;
 
+/// Files in the directory of a rack.
+const PASSWORD: &str = "password";
+const CA: &str = "ca.pem";
+
 /// A rack file, or the name of a rack that comes with Poolwright.
 pub fn read_rack(named: &str) -> Result<Rack, Failure> {
     read_rack_at(Path::new(named), named)
@@ -107,6 +111,11 @@ pub fn last_address(data_dir: &Path) -> Option<SocketAddr> {
         .ok()
 }
 
+/// The files that the endpoints of a rack name.
+pub fn files_of_rack(data_dir: &Path) -> Vec<PathBuf> {
+    [PASSWORD, CA].map(|name| data_dir.join(name)).into()
+}
+
 /// The endpoints of a rack, as a manager on this machine reaches them.
 pub fn endpoints_of(rack: &ServedRack, data_dir: &Path) -> Vec<EndpointSpec> {
     let file = |name: &str| data_dir.join(name).display().to_string();
@@ -116,8 +125,8 @@ pub fn endpoints_of(rack: &ServedRack, data_dir: &Path) -> Vec<EndpointSpec> {
         username: Some(rack.username().to_owned()),
         password: None,
         sealed: None,
-        password_file: Some(file("password")),
-        trust: Trust::CaFile(file("ca.pem")),
+        password_file: Some(file(PASSWORD)),
+        trust: Trust::CaFile(file(CA)),
         insecure_http: false,
     };
     // BMCs first: they know what their hosts are called.

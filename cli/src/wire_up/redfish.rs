@@ -1,5 +1,6 @@
 //! Drivers for Redfish services.
 
+use super::endpoint_files::EndpointFiles;
 use crate::access::{read_authority, read_password};
 use crate::exit_code::ExitCode;
 use crate::failure::Failure;
@@ -11,6 +12,7 @@ use poolwright_redfish::client::{
     Transport, client_config,
 };
 use poolwright_redfish::southbound::RedfishDriver;
+pub use poolwright_redfish::southbound::hides_machines;
 use poolwright_redfish::southbound::record::{self, Manifest, RecordError};
 use poolwright_service::endpoint::{Connected, Connector, EndpointSpec, Pins, Trust};
 use std::collections::BTreeMap;
@@ -27,6 +29,8 @@ mod tests;
 pub struct RedfishConnector {
     /// Requests under way at once at one endpoint; what suits a BMC, if `None`.
     pub concurrency: Option<usize>,
+    /// Files that endpoints may name.
+    pub(super) files: EndpointFiles,
     transports: Mutex<Vec<(Tls, Transport)>>,
     /// By address and account: the password that was tried last, and how often it was refused.
     refused: Mutex<BTreeMap<(Url, String), (Secret, Refusals)>>,
@@ -36,6 +40,14 @@ impl RedfishConnector {
     pub fn with_concurrency(concurrency: Option<usize>) -> Self {
         Self {
             concurrency,
+            ..Self::default()
+        }
+    }
+
+    /// One whose endpoints may name these files.
+    pub fn reading(files: EndpointFiles) -> Self {
+        Self {
+            files,
             ..Self::default()
         }
     }
@@ -55,16 +67,26 @@ impl RedfishConnector {
             .map_or_else(Limits::default, Limits::with_concurrency);
         let mut endpoint = Endpoint::new(&spec.url)
             .map_err(failure)?
-            .tls(believed(&spec.trust)?)
+            .tls(believed(&spec.trust, &self.files)?)
             .limits(limits);
         endpoint.insecure_http = spec.insecure_http;
         endpoint.check().map_err(failure)?;
         if let Some(username) = &spec.username {
-            let password = Secret::new(password(spec)?);
+            let password = Secret::new(password(spec, &self.files)?);
             endpoint.refusals = self.refusals(endpoint.base(), username, &password);
             endpoint = endpoint.auth(Auth::session(username, password));
         }
         Ok(endpoint)
+    }
+
+    /// Fails where the endpoint names a file that is not read for endpoints.
+    pub(super) fn admits(&self, spec: &EndpointSpec) -> Result<(), Failure> {
+        let authority = match &spec.trust {
+            Trust::CaFile(file) => Some(file),
+            _ => None,
+        };
+        let mut named = spec.password_file.iter().chain(authority);
+        named.try_for_each(|file| self.files.permitted(Path::new(file)).map(drop))
     }
 
     /// The count of refusals of an account. Another password is a new try.
@@ -113,10 +135,10 @@ impl Connector for RedfishConnector {
 }
 
 /// As it was told, or from its file.
-fn password(spec: &EndpointSpec) -> Result<String, Failure> {
+fn password(spec: &EndpointSpec, files: &EndpointFiles) -> Result<String, Failure> {
     match (&spec.password, &spec.password_file) {
         (Some(password), _) => Ok(password.reveal().to_owned()),
-        (None, Some(file)) => read_password(Path::new(file)),
+        (None, Some(file)) => read_password(&files.permitted(Path::new(file))?),
         (None, None) => Err(
             Failure::usage(format!("{}: an account is given, and no password", spec.id))
                 .with_hint("give --password-file FILE with it"),
@@ -124,7 +146,7 @@ fn password(spec: &EndpointSpec) -> Result<String, Failure> {
     }
 }
 
-fn as_driver_error(failure: Failure) -> DriverError {
+pub(super) fn as_driver_error(failure: Failure) -> DriverError {
     let error = DriverError::no_effect(failure.message);
     match failure.hint {
         Some(hint) => error.with_hint(hint),
@@ -132,13 +154,13 @@ fn as_driver_error(failure: Failure) -> DriverError {
     }
 }
 
-fn believed(trust: &Trust) -> Result<Tls, Failure> {
+fn believed(trust: &Trust, files: &EndpointFiles) -> Result<Tls, Failure> {
     Ok(match trust {
         Trust::System => Tls::SystemRoots,
         Trust::CaPem(text) => Tls::Ca(text.clone().into_bytes()),
         Trust::CaFile(file) => {
-            let path = Path::new(file);
-            Tls::Ca(read_authority(path)?.into_bytes())
+            let path = files.permitted(Path::new(file))?;
+            Tls::Ca(read_authority(&path)?.into_bytes())
         }
         Trust::Pinned(Pins::One(pin)) => Tls::Pinned(fingerprint(pin)?),
         Trust::Pinned(Pins::Two([one, next])) => Tls::PinnedEither(fingerprint(one)?, fingerprint(next)?),
@@ -148,7 +170,8 @@ fn believed(trust: &Trust) -> Result<Tls, Failure> {
 
 /// A client for whoever is believed by this rule.
 pub fn client_that_believes(trust: &Trust) -> Result<reqwest::Client, Failure> {
-    let made = client_config(&believed(trust)?).map_err(|fault| fault.to_string());
+    let tls = believed(trust, &EndpointFiles::OfCaller)?;
+    let made = client_config(&tls).map_err(|fault| fault.to_string());
     let made = made.and_then(|config| {
         let builder = reqwest::Client::builder().tls_backend_preconfigured(config);
         let builder = builder.redirect(reqwest::redirect::Policy::none()).no_proxy();
@@ -168,7 +191,9 @@ fn failure(error: Error) -> Failure {
     let code = match error.kind() {
         ErrorKind::NotSent(NotSent::BadAddress(_) | NotSent::PlainHttp)
         | ErrorKind::Tls(TlsFault::BadCa(_)) => ExitCode::Usage,
-        ErrorKind::CredentialsRefused { .. } => ExitCode::Authentication,
+        // A service that starts or stops hangs up: a retry may help.
+        ErrorKind::Tls(TlsFault::HungUp(_)) => ExitCode::Unavailable,
+        ErrorKind::CredentialsRefused { .. } | ErrorKind::Tls(_) => ExitCode::Authentication,
         _ if matches!(error.status(), Some(401 | 403)) => ExitCode::Authentication,
         _ => ExitCode::Unavailable,
     };

@@ -44,6 +44,12 @@ impl StoreArgs {
         Ok(Some(ClusterKey::new(&secret)?))
     }
 
+    /// The files with secrets that these arguments name.
+    pub fn secret_files(&self) -> impl Iterator<Item = PathBuf> {
+        let files = [&self.store_password_file, &self.cluster_key_file];
+        files.into_iter().flatten().cloned()
+    }
+
     /// How this manager shares the store with others; `None` where it is its own.
     pub fn sharing(
         &self,
@@ -62,10 +68,13 @@ impl StoreArgs {
     }
 }
 
+/// In the data directory.
+pub const SECRET_KEY: &str = "secret-key";
+
 /// With what this manager seals secrets where it was given no cluster's key. Made at the first start, and in no backup:
 /// what is sealed there can't be read by whoever has the backup alone.
 pub fn own_key(data_dir: &Path) -> Result<ClusterKey, Failure> {
-    let file = data_dir.join("secret-key");
+    let file = data_dir.join(SECRET_KEY);
     let secret = match fs::read_to_string(&file) {
         Ok(text) => text,
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -119,9 +128,26 @@ fn home(data_dir: &Path) -> Result<String, Failure> {
 
 /// The store of the manager that this data directory belongs to.
 pub async fn open_store(data_dir: &Path, args: &StoreArgs) -> Result<Arc<dyn Store>, Failure> {
+    let store: Arc<dyn Store> = match postgres_options(args)? {
+        None => Arc::new(SqliteStore::open(data_dir).map_err(refused)?),
+        Some(options) => Arc::new(PostgresStore::open(data_dir, options).await.map_err(refused)?),
+    };
+    Ok(store)
+}
+
+/// The same for one command, also while the manager runs.
+pub async fn open_store_beside(data_dir: &Path, args: &StoreArgs) -> Result<Arc<dyn Store>, Failure> {
+    let store: Arc<dyn Store> = match postgres_options(args)? {
+        None => Arc::new(SqliteStore::beside(data_dir).map_err(refused)?),
+        Some(options) => Arc::new(PostgresStore::beside(data_dir, options).await.map_err(refused)?),
+    };
+    Ok(store)
+}
+
+/// `None` if the store is a file in the data directory.
+fn postgres_options(args: &StoreArgs) -> Result<Option<PostgresOptions>, Failure> {
     let Some(url) = &args.store else {
-        let store = SqliteStore::open(data_dir).map_err(refused)?;
-        return Ok(Arc::new(store));
+        return Ok(None);
     };
     if !(url.starts_with("postgres://") || url.starts_with("postgresql://")) {
         // It may hold a password: it is not repeated.
@@ -136,13 +162,11 @@ pub async fn open_store(data_dir: &Path, args: &StoreArgs) -> Result<Arc<dyn Sto
         .as_deref()
         .map(read_password)
         .transpose()?;
-    let options = PostgresOptions {
+    Ok(Some(PostgresOptions {
         url: url.clone(),
         password,
         ca: args.store_ca.clone(),
-    };
-    let store = PostgresStore::open(data_dir, options).await.map_err(refused)?;
-    Ok(Arc::new(store))
+    }))
 }
 
 /// Copies the store of this data directory into a file.
@@ -179,6 +203,10 @@ fn refused(error: OpenError) -> Failure {
         OpenError::Newer { .. } | OpenError::Damaged { .. } | OpenError::Lost { .. } => {
             (ExitCode::Generic, "nothing was changed")
         }
+        OpenError::Older { .. } => (
+            ExitCode::Conflict,
+            "start the manager of this version once: it converts them",
+        ),
         OpenError::Options { .. } => (
             ExitCode::Usage,
             "see --store, --store-password-file and --store-ca of poolwright serve --help",

@@ -33,7 +33,7 @@ async fn what_a_row_is_about_is_never_broken() {
     for line in [
         "compose --gpus 8 --kind h100-pcie-80gb --name research-and-development",
         "demand add waits-for-its-turn --gpus 24 --kind h100-pcie-80gb --queue --runs-for 6h",
-        "schedule add fair --opens 0_23_30_11_* --closes 0_6_1_12_* --zone Australia/Brisbane --gpus 2 --suspends research-and-development",
+        "schedule add fair --opens 0_23_30_11_* --closes 0_6_1_12_* --zone Australia/Brisbane --gpus 2 --suspends research-and-development --yes",
         "host close host-6 --from 2099-11-30T20:00:00.25Z --until 2099-12-01T20:00:00Z --reason fans",
     ] {
         let words: Vec<String> = line.split(' ').map(|word| word.replace('_', " ")).collect();

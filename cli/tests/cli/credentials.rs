@@ -107,7 +107,8 @@ async fn a_password_is_kept_sealed_and_its_file_is_needed_no_more() {
 #[tokio::test]
 async fn another_password_is_kept_once_the_service_takes_it() {
     let (rack, folder) = (Rack::start("zones").await, tempfile::tempdir().unwrap());
-    let manager = Manager::start(folder.path(), &[]).await;
+    let files = rack.folder.path().to_str().unwrap();
+    let manager = Manager::start(folder.path(), &["--endpoint-files", files]).await;
     manager.adopt(&rack).await;
     let endpoints = manager.run("endpoint list -o json").await.json();
     let name = endpoints[0]["id"].as_str().unwrap().to_owned();
@@ -141,6 +142,70 @@ async fn another_password_is_kept_once_the_service_takes_it() {
         .run(&format!("endpoint test {name}"))
         .await
         .refused(10, &[&file]);
+    assert_eq!(manager.server.terminate().await, 0);
+}
+
+/// Fault 85: a client of the API has a file of the manager's machine sent to an address of its choice.
+#[tokio::test]
+async fn no_file_is_sent_anywhere_that_the_managers_configuration_does_not_allow() {
+    let (rack, folder) = (Rack::start("small").await, tempfile::tempdir().unwrap());
+    let data = folder.path().join("data");
+    // The address to which the client would have the file sent.
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.set_nonblocking(true).unwrap();
+    let taker = format!("http://{}", listener.local_addr().unwrap());
+    let files = rack.folder.path().to_str().unwrap();
+    let manager = Manager::start(&data, &["--endpoint-files", files]).await;
+    manager.adopt(&rack).await;
+    let endpoints = manager.run("endpoint list -o json").await.json();
+    let name = endpoints[0]["id"].as_str().unwrap().to_owned();
+    let [secret, ca_key] = ["secret-key", "tls/ca-key.pem"].map(|file| data.join(file).display().to_string());
+    let outside = folder.path().join("elsewhere").display().to_string();
+    std::fs::write(&outside, "not this one\n").unwrap();
+    for file in [&secret, &outside, &format!("{files}/../no-such-file")] {
+        let account = format!("--endpoint-username admin --endpoint-password-file {file} --by-reference");
+        manager
+            .run(&format!("endpoint add taker --url {taker} {account}"))
+            .await
+            .refused(2, &["does not read", "--endpoint-files"]);
+        manager
+            .run(&format!("endpoint set {name} {account}"))
+            .await
+            .refused(2, &["does not read", "--endpoint-files"]);
+        manager
+            .run(&format!("endpoint add lab --url qemu://{file}"))
+            .await
+            .refused(2, &["does not read", "--endpoint-files"]);
+    }
+    let authority =
+        format!("endpoint add taker --url https://127.0.0.1:1 --endpoint-ca {ca_key} --by-reference");
+    manager
+        .run(&authority)
+        .await
+        .refused(2, &["does not read", "--endpoint-files"]);
+    assert!(listener.accept().is_err(), "something was sent");
+    // The refused changes left the stored password in place.
+    manager
+        .run(&format!("endpoint test {name}"))
+        .await
+        .expect(0, &[&name]);
+
+    // One that was stored with a file is reached for as long as its directory is allowed.
+    let file = rack.file("password");
+    let set = format!("endpoint set {name} --endpoint-password-file {file} --by-reference");
+    manager.run(&set).await.expect(0, &[]);
+    assert_eq!(manager.server.terminate().await, 0);
+    let manager = Manager::start(&data, &[]).await;
+    manager
+        .run(&format!("endpoint test {name}"))
+        .await
+        .refused(5, &[&name, &file, "--endpoint-files"]);
+    let keep = format!("endpoint set {name} --endpoint-password-file {file}");
+    manager.run(&keep).await.expect(0, &[]);
+    manager
+        .run(&format!("endpoint test {name}"))
+        .await
+        .expect(0, &[&name]);
     assert_eq!(manager.server.terminate().await, 0);
 }
 

@@ -8,8 +8,10 @@ async fn the_main_job_is_done_and_counted_by_a_second_client() {
     let ran = run("demo -o json")
         .await
         .expect(0, &["Discovered", "Sized", "Planned", "Scheduled", "Releasing"]);
-    // Hosts here have no agent: that is no news.
-    assert!(!ran.err.contains("not drained"), "{ran:?}");
+    // Nothing in it is unusual: hosts without an agent are not.
+    for word in ["WARN", "ERROR", "use not checked"] {
+        assert!(!ran.err.contains(word), "{ran:?}");
+    }
     let last: Value = serde_json::from_str(ran.out.lines().last().unwrap()).unwrap();
     assert_eq!((&last["gpus"], &last["hosts"]), (&json!(32), &json!(6)));
     let models: Vec<&str> = last["compositions"]
@@ -51,5 +53,5 @@ async fn one_that_is_interrupted_leaves_no_session_and_says_so_in_a_line() {
         "{ran:?}"
     );
     assert!(!ran.err.contains("WARN"), "{ran:?}");
-    assert_eq!(ran.code, 1);
+    assert_eq!(ran.code, 130);
 }

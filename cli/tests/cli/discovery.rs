@@ -1,7 +1,9 @@
 //! `discover` and `emulate`, and the two commands that speak to an endpoint without a manager.
 
 use crate::support::{Rack, run};
-use serde_json::Value;
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
 
 #[tokio::test]
 async fn a_rack_is_discovered_through_all_its_endpoints() {
@@ -120,6 +122,72 @@ async fn one_silent_endpoint_is_a_fault_and_the_others_are_shown() {
     let faults = snapshot["faults"].as_array().unwrap();
     let silent = |fault: &&Value| fault["source"] == "127.255.255.254:1" && fault["kind"] == "unreachable";
     assert!(faults.iter().any(|fault| silent(&fault)), "{faults:?}");
+}
+
+/// The documents of a BMC with one GPU.
+fn document(path: &str) -> Option<Value> {
+    let link = |path: &str| json!({"@odata.id": format!("/redfish/v1/{path}")});
+    Some(match path.strip_prefix("/redfish/v1")? {
+        "" => json!({"@odata.type": "#ServiceRoot.v1_15_0.ServiceRoot", "RedfishVersion": "1.15.0",
+            "Systems": link("Systems"), "Chassis": link("Chassis")}),
+        "/Systems" => json!({"Members": [link("Systems/1")]}),
+        "/Systems/1" => json!({"@odata.type": "#ComputerSystem.v1_20_0.ComputerSystem", "HostName": "web-1",
+            "Processors": link("Systems/1/Processors")}),
+        "/Systems/1/Processors" => json!({"Members": [link("Systems/1/Processors/GPU1")]}),
+        "/Systems/1/Processors/GPU1" => {
+            json!({"@odata.type": "#Processor.v1_20_0.Processor", "ProcessorType": "GPU",
+            "SerialNumber": "S1", "Model": "NVIDIA H100 PCIe"})
+        }
+        "/Chassis" => json!({"Members": []}),
+        _ => return None,
+    })
+}
+
+/// A BMC that answers 500 at `broken`.
+async fn bmc(broken: &'static str) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            let mut request = [0; 4096];
+            let read = stream.read(&mut request).await.unwrap_or(0);
+            let head = String::from_utf8_lossy(&request[..read]).into_owned();
+            let path = head.split(' ').nth(1).unwrap_or_default().trim_end_matches('/');
+            let (status, body) = match document(path).filter(|_| path != broken) {
+                Some(document) => ("200 OK", document.to_string()),
+                None => ("500 Internal Server Error", "{}".to_owned()),
+            };
+            let head = format!(
+                "HTTP/1.1 {status}\r\nContent-Type: application/json\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
+                body.len()
+            );
+            let _ = stream.write_all(format!("{head}{body}").as_bytes()).await;
+        }
+    });
+    url
+}
+
+/// Fault 89: a system, a chassis or a processor can't be read.
+#[tokio::test]
+async fn machines_that_could_not_be_read_show_in_the_exit_code() {
+    let whole = bmc("").await;
+    let seen = run(&format!("discover --endpoint {whole} -o json")).await;
+    assert_eq!(seen.expect(0, &[]).json()["gpus"].as_array().unwrap().len(), 1);
+    for broken in [
+        "/redfish/v1/Systems",
+        "/redfish/v1/Systems/1",
+        "/redfish/v1/Systems/1/Processors",
+        "/redfish/v1/Systems/1/Processors/GPU1",
+        "/redfish/v1/Chassis",
+    ] {
+        let url = bmc(broken).await;
+        let seen = run(&format!("discover --endpoint {url} -o json")).await;
+        assert!(seen.err.contains(broken), "{seen:?}");
+        let snapshot = seen.expect(8, &["missing"]).json();
+        let faults = snapshot["faults"].as_array().unwrap();
+        let is_named = |fault: &Value| fault["source"].as_str().unwrap().ends_with(broken);
+        assert!(faults.iter().any(is_named), "{faults:?}");
+    }
 }
 
 #[tokio::test]

@@ -48,8 +48,16 @@ async fn the_hooks_of_the_managers_file_are_run_before_what_was_lent_is_taken_ba
         .run_with(known.iter().map(String::as_str))
         .await
         .expect(0, &[]);
+    manager.run("schedule run nights --for 66s").await.refused(
+        2,
+        &["4 GPUs to detach: ", "demand chat", "use NOT checked", "--yes"],
+    );
     manager
-        .run("schedule run nights --for 66s")
+        .run("schedule run nights --for 66s --yes --max-detach 3")
+        .await
+        .refused(5, &["4 GPUs would be detached"]);
+    manager
+        .run("schedule run nights --for 66s --yes")
         .await
         .expect(0, &["it runs until"]);
 

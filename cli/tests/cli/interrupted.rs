@@ -35,7 +35,7 @@ async fn who_interrupts_a_look_leaves_no_session() {
         let running = begin(line);
         until("it has logged in", async || sessions.open().await > 0).await;
         running.signal(how);
-        running.ended().await.refused(1, &["interrupted"]);
+        running.ended().await.refused(130, &["interrupted"]);
         assert_eq!(sessions.open().await, 0, "{line}");
     }
     assert!(
@@ -54,7 +54,7 @@ async fn who_interrupts_a_trial_finds_the_gpu_free() {
     let report = running
         .ended()
         .await
-        .expect(1, &["interrupted", "read back free"])
+        .expect(130, &["interrupted", "read back free"])
         .json();
     assert_eq!(report["qualified"], false, "{report}");
     assert_eq!(rack.bindings(), []);

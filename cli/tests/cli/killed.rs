@@ -335,7 +335,7 @@ impl Client {
             }
         }
         self.demands.push(demand);
-        Some(format!("apply {file}"))
+        Some(format!("apply {file} --yes"))
     }
 
     /// Asks for what was not answered, under its key. It stays where the manager gives no answer.

@@ -313,7 +313,7 @@ async fn a_schedule_is_kept_shown_paused_and_forgotten() {
         .await
         .expect(0, &["nights", "Europe/Berlin"]);
     let shown = manager
-        .run("schedule pause nights -o json")
+        .run("schedule pause nights --yes -o json")
         .await
         .expect(0, &[])
         .json();

@@ -484,7 +484,7 @@ async fn a_managers_calendar_is_weighed_by_costs() {
     let night = json!({"id": "night", "window": {"weekly": ["daily 01:00-05:00"]}, "suspends": ["chat"],
         "demands": [{"id": "batch", "gpus": 20, "kind": "h100-pcie-80gb"}]});
     let declared = saved(&folder, "night.json", &json!({"schedules": [night]}));
-    let line = format!("apply -f {}", declared.display());
+    let line = format!("apply -f {} --yes", declared.display());
     manager.run(&line).await.expect(0, &[]);
     let [week, own, prices] =
         ["week.json", "manager.json", "prices.toml"].map(|name| folder.path().join(name));

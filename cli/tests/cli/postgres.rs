@@ -54,6 +54,9 @@ async fn what_a_manager_keeps_in_postgresql_is_there_at_its_next_start() {
     run_with(again.into_iter().chain(options))
         .await
         .refused(5, &["in use by another process"]);
+    let unlock = ["account", "unlock", "admin", "--data-dir", dir];
+    let unlock = unlock.into_iter().chain(options.into_iter().skip(2));
+    run_with(unlock).await.expect(0, &["admin is unlocked"]);
     manager.server.kill().await;
 
     let manager = Manager::start(&data, &options).await;

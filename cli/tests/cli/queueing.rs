@@ -62,6 +62,14 @@ async fn a_job_is_told_while_it_waits_and_while_it_runs() {
     manager
         .run("demand done first")
         .await
+        .refused(2, &["24 GPUs to detach: ", "demand first", "--yes"]);
+    manager
+        .run("demand done first --yes --max-detach 23")
+        .await
+        .refused(5, &["24 GPUs would be detached"]);
+    manager
+        .run("demand done first --yes")
+        .await
         .expect(0, &["poolwright queue"]);
 }
 

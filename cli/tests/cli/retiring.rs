@@ -49,7 +49,7 @@ async fn a_host_is_retired_replaced_and_taken_back() {
     run(&attach).await.expect(0, &[]);
     run("host retire host-1")
         .await
-        .refused(2, &["nobody can be asked", "--yes"]);
+        .refused(2, &["not a terminal", "--yes"]);
     run("host retire host-1 --yes")
         .await
         .refused(5, &["it holds", gpu, &format!("poolwright detach {gpu}")]);

@@ -129,7 +129,7 @@ async fn an_operator_of_one_tenant_changes_nothing_of_another() {
     story
         .admin("demand add job --gpus 1 --tenant b --queue --runs-for 1h")
         .await;
-    story.kim_may_not("demand done job").await;
+    story.kim_may_not("demand done job --yes").await;
     story.kim_may_not("demand remove job --yes").await;
     let night = json!({"id": "night", "paused": true, "suspends": ["theirs"],
         "window": {"opens": "0 20 * * *", "closes": "0 7 * * *"}});
@@ -139,7 +139,7 @@ async fn an_operator_of_one_tenant_changes_nothing_of_another() {
     let admin = (admin.0, admin.1.as_str());
     let (status, said) = story.sends(admin, "POST", "/api/v1/schedules", &night).await;
     assert_eq!(status, 201, "{said}");
-    story.kim_may_not("schedule resume night").await;
+    story.kim_may_not("schedule resume night --yes").await;
     story.kim_may_not("schedule remove night --yes").await;
     let declared = json!({"what": {"demands": [{"id": "job", "tenant": "a", "gpus": 1}]}});
     let (status, said) = story.kim_sends("POST", "/api/v1/declare", &declared).await;

@@ -86,5 +86,5 @@ pub(crate) fn tell(live: &Live) {
     let Alarm {
         severity, message, ..
     } = alarm;
-    tracing::warn!(operation = %live.id, %severity, message, "somebody must look: poolwright ops show {}", live.id);
+    tracing::warn!(operation = %live.id, %severity, reason = message, "operation needs attention");
 }

@@ -33,6 +33,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::task::JoinHandle;
+use tracing::Instrument as _;
 
 mod apart;
 mod recover;
@@ -416,7 +417,8 @@ impl Inner {
         } else {
             live.unpark();
         }
-        let task = tokio::spawn(look_after(Arc::clone(inner), Arc::clone(&live)));
+        let span = live.span().clone();
+        let task = tokio::spawn(look_after(Arc::clone(inner), Arc::clone(&live)).instrument(span));
         let id = live.id.clone();
         let task = Some(task);
         let gives_way = false;

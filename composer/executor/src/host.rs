@@ -8,6 +8,7 @@ use crate::gpus::Change;
 use crate::ledger::{Begins, Entry, Halt};
 use crate::line::StepLine;
 use crate::live::Live;
+use crate::log;
 use crate::note::{self, Way, looked, said};
 use crate::operation::StepRecord;
 use crate::pause::Pass;
@@ -218,8 +219,20 @@ pub(crate) fn untold(error: &DriverError) -> String {
 /// says so for good.
 async fn not_possible(cx: &Context, live: &Live, index: u32, reason: &str) -> Result<(), Halt> {
     let record = live.step(index)?;
-    // Info level: each GPU release on a host without an agent logs this, and none needs immediate action.
-    tracing::info!(operation = %live.id, step = %record.step, reason, "not drained");
+    let host = &record.step.target.host;
+    // One line for each host of an operation: the host gives the same answer for each of its GPUs.
+    let (first, gpus) = live.ask(|operation| {
+        let is_unchecked = |other: &&StepRecord| {
+            let of_host = other.step.verb == Verb::Drain && other.step.target.host == *host;
+            of_host && (other.state == StepState::NotPossible || !other.state.is_through())
+        };
+        let unchecked = || operation.steps.iter().filter(is_unchecked);
+        let gpus: usize = unchecked().map(|other| other.step.target.gpus.len()).sum();
+        (unchecked().map(|other| other.step.index).min(), gpus)
+    });
+    if first == Some(index) {
+        log::use_not_checked(host, gpus, reason);
+    }
     let mut line = StepLine::new(index, StepState::NotPossible);
     line.attempts = record.attempts;
     line.evidence = Some(format!("not drained: {reason}"));

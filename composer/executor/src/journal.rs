@@ -17,6 +17,7 @@ use crate::context::Context;
 use crate::gpus::Gpus;
 use crate::ledger::{Before, Entry, Halt, Ledger};
 use crate::line::Noted;
+use crate::log;
 use crate::observed::Observed;
 use crate::operation::Operation;
 use crate::options::Options;
@@ -26,6 +27,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::oneshot;
+use tracing::Span;
 
 /// More for the same commit; is told the operation as it will be.
 pub(crate) type More = Box<dyn FnOnce(&Operation, &mut Batch) -> Result<(), StoreError> + Send>;
@@ -65,12 +67,15 @@ pub(crate) struct Journal {
     /// What everybody sees: the ledger's operation, and what it waits for just now.
     pub seen: Observed<Operation>,
     pub parked: Observed<bool>,
+    /// The parent of the log messages about the operation.
+    pub span: Span,
 }
 
 impl Journal {
     pub fn new(cx: &Context, operation: Operation, gpus: Gpus) -> Self {
         Self {
             id: operation.id.clone(),
+            span: log::span(&operation),
             store: Arc::clone(&cx.store),
             clock: Arc::clone(&cx.clock),
             options: cx.options.clone(),
@@ -299,11 +304,13 @@ impl Journal {
 
     fn publish(&self, lines: &[Noted]) {
         self.seen.change(|operation| {
+            let _entered = self.span.enter();
             for line in lines {
                 // The ledger took the same lines a moment ago.
                 if let Err(error) = operation.apply(line) {
                     tracing::error!(operation = %self.id, %error, "what is seen differs from the journal");
                 }
+                log::line(line, operation);
             }
         });
     }

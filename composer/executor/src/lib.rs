@@ -56,6 +56,7 @@ mod left_out;
 mod live;
 mod load;
 mod locks;
+mod log;
 mod make_ready;
 mod note;
 mod observed;

@@ -15,6 +15,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::Notify;
+use tracing::Span;
 
 type Proofs = BTreeMap<ControlEndpointId, Tenure>;
 
@@ -58,6 +59,11 @@ impl Live {
     fn proofs(&self) -> MutexGuard<'_, BTreeMap<u32, Proofs>> {
         // Each use leaves it whole.
         self.proofs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The parent of the log messages about the operation.
+    pub fn span(&self) -> &Span {
+        &self.journal.span
     }
 
     pub fn operation(&self) -> Operation {

@@ -11,6 +11,7 @@ use crate::host;
 use crate::ledger::{self, Begins, Halt};
 use crate::line::Line;
 use crate::live::Live;
+use crate::log;
 use crate::make_ready;
 use crate::note::Way;
 use crate::operation::{Operation, StepRecord};
@@ -22,6 +23,7 @@ use futures_util::stream::{FuturesUnordered, StreamExt};
 use poolwright_model::step::Verb;
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
+use tracing::Instrument as _;
 
 /// Runs the operation until it has ended, is quarantined, or has to pause.
 pub(crate) async fn run(cx: &Context, live: &Live) -> Result<(), Halt> {
@@ -74,7 +76,9 @@ async fn steps(cx: &Context, live: &Live, way: Way) -> Result<(), Halt> {
             for (index, way) in live.ask(|operation| ready(operation, way, &in_flight)) {
                 if let Entry::Vacant(free) = in_flight.entry(index) {
                     free.insert(way);
-                    running.push(async move { (index, begin(cx, live, index, way).await) }.boxed());
+                    let span = live.ask(|operation| log::step_span(operation, index));
+                    let begun = async move { (index, begin(cx, live, index, way).await) };
+                    running.push(begun.instrument(span).boxed());
                 }
             }
         }

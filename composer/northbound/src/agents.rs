@@ -2,7 +2,7 @@
 //! Where clients see a certificate of the site's, agents believe the own authority all the same.
 
 use crate::request;
-use crate::tls::Authority;
+use crate::tls::{self, Authority};
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 use poolwright_service::agent::{self, GOOD_FOR, Identity, Signed};
@@ -10,16 +10,33 @@ use poolwright_service::{ErrorCode, ServiceError};
 use rcgen::{CertificateParams, DnType, ExtendedKeyUsagePurpose, KeyPair, KeyUsagePurpose, PublicKeyData};
 use sha2::{Digest, Sha256};
 use std::fmt::Display;
+use std::sync::{Arc, PoisonError, RwLock};
 
 /// The name that agents serve.
 const MANAGER: &str = "manager.poolwright";
 const DAY: SignedDuration = SignedDuration::from_hours(24);
 
-pub(crate) struct AgentAuthority(pub Authority);
+/// The manager's authority, whose certificate is renewed while the manager runs.
+#[derive(Clone)]
+pub(crate) struct AgentAuthority(Arc<RwLock<Authority>>);
+
+impl AgentAuthority {
+    pub fn new(authority: Authority) -> Self {
+        Self(Arc::new(RwLock::new(authority)))
+    }
+
+    pub fn now(&self) -> Authority {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub fn replace(&self, authority: Authority) {
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = authority;
+    }
+}
 
 impl agent::Authority for AgentAuthority {
-    fn certificate(&self) -> &str {
-        self.0.certificate()
+    fn certificate(&self) -> String {
+        self.now().certificate().to_owned()
     }
 
     fn sign_agent(&self, csr: &str, names: &[String], now: Timestamp) -> Result<Signed, ServiceError> {
@@ -31,7 +48,7 @@ impl agent::Authority for AgentAuthority {
         })?;
         let ends = midnight(now + GOOD_FOR).map_err(unmade)?;
         let params = params(names, now, ends, ExtendedKeyUsagePurpose::ServerAuth).map_err(unmade)?;
-        let issuer = self.0.issuer().map_err(unmade)?;
+        let issuer = self.now().issuer().map_err(unmade)?;
         let certificate = params.signed_by(&key, &issuer).map_err(unmade)?;
         let digest = Sha256::digest(key.subject_public_key_info());
         Ok(Signed {
@@ -46,7 +63,7 @@ impl agent::Authority for AgentAuthority {
         let names = [MANAGER.to_owned()];
         let params = params(&names, now, ends, ExtendedKeyUsagePurpose::ClientAuth).map_err(unmade)?;
         let key = KeyPair::generate().map_err(unmade)?;
-        let issuer = self.0.issuer().map_err(unmade)?;
+        let issuer = self.now().issuer().map_err(unmade)?;
         let certificate = params.signed_by(&key, &issuer).map_err(unmade)?;
         Ok(Identity {
             certificate: certificate.pem(),
@@ -70,16 +87,7 @@ fn params(
     params.use_authority_key_identifier_extension = true;
     params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
     params.extended_key_usages = vec![usage];
-    let day = |at: Timestamp| {
-        let day = at.to_zoned(TimeZone::UTC).date();
-        rcgen::date_time_ymd(
-            day.year().into(),
-            day.month().unsigned_abs(),
-            day.day().unsigned_abs(),
-        )
-    };
-    params.not_before = day(now - DAY);
-    params.not_after = day(ends);
+    tls::set_validity(&mut params, now - DAY, ends);
     Ok(params)
 }
 
@@ -115,7 +123,7 @@ mod tests {
 
     /// Whether a certificate is good for a use at a moment, signed by this authority.
     fn is_good(authority: &AgentAuthority, pem: &str, at: Timestamp, usage: webpki::KeyUsage) -> bool {
-        let (ca, shown) = (der(authority.certificate()), der(pem));
+        let (ca, shown) = (der(&authority.certificate()), der(pem));
         let anchor = webpki::anchor_from_trusted_cert(&ca).unwrap();
         let at = UnixTime::since_unix_epoch(Duration::from_secs(at.as_second().unsigned_abs()));
         let end = webpki::EndEntityCert::try_from(&shown).unwrap();
@@ -127,7 +135,7 @@ mod tests {
     #[test]
     fn a_certificate_is_for_the_names_that_the_manager_says_and_a_month() {
         let dir = tempfile::tempdir().unwrap();
-        let authority = AgentAuthority(Authority::own(dir.path()).unwrap());
+        let authority = AgentAuthority::new(Authority::own(dir.path(), noon()).unwrap());
         let key = KeyPair::generate().unwrap();
         let asks_for = CertificateParams::new(vec![MANAGER.to_owned()]).unwrap();
         let csr = asks_for.serialize_request(&key).unwrap().pem().unwrap();
@@ -165,7 +173,7 @@ mod tests {
     #[test]
     fn the_manager_is_known_to_agents_by_its_name_as_a_client_alone() {
         let dir = tempfile::tempdir().unwrap();
-        let authority = AgentAuthority(Authority::own(dir.path()).unwrap());
+        let authority = AgentAuthority::new(Authority::own(dir.path(), noon()).unwrap());
         let identity = authority.identity(noon()).unwrap();
         let shown = der(&identity.certificate);
         let end = webpki::EndEntityCert::try_from(&shown).unwrap();

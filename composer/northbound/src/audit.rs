@@ -11,6 +11,7 @@ use axum::extract::{ConnectInfo, Request, State};
 use axum::http::{Extensions, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::Response;
+use poolwright_service::accounts::Source;
 use poolwright_service::audit::{Kind, Record, said};
 use poolwright_service::{ErrorCode, ServiceError};
 use serde_json::{Map, Value};
@@ -49,6 +50,7 @@ pub(crate) struct Trail {
     what: Method,
     on: String,
     from: String,
+    source: Source,
     known: Mutex<Known>,
 }
 
@@ -105,6 +107,7 @@ impl Trail {
             api,
             what: request.method().clone(),
             on: request.uri().path().chars().take(LONGEST).collect(),
+            source: auth::source(request.extensions()),
             from: from.map_or_else(String::new, |from| from.0.ip().to_canonical().to_string()),
             known: Mutex::new(Known {
                 claimed,
@@ -129,9 +132,9 @@ impl Trail {
         self.known().claimed = Some(name.to_owned());
     }
 
-    /// The address that it came from.
-    pub fn from(&self) -> &str {
-        &self.from
+    /// The client that it came from.
+    pub fn source(&self) -> Source {
+        self.source
     }
 
     /// Who it is.
@@ -168,6 +171,7 @@ impl Trail {
             status: None,
             made: None,
             times: 1,
+            paths: 1,
         }
     }
 
@@ -211,8 +215,8 @@ impl Trail {
     /// The account whose name was given, if there is one: what is none may be a password in the wrong place.
     async fn claimed(&self) -> Option<String> {
         let name = self.known().claimed.clone()?;
-        let found = self.api.accounts.one(&name).await.ok()?;
-        found.map(|account| account.name)
+        let is_account = self.api.accounts.is_account(&name).await.ok()?;
+        is_account.then_some(name)
     }
 }
 

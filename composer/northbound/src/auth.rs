@@ -10,14 +10,16 @@ use crate::foreign::FOREIGN;
 use crate::limits::{self, Unread};
 use crate::problem::Problem;
 use axum::body::{Body, Bytes};
-use axum::extract::{MatchedPath, Request, State};
+use axum::extract::{ConnectInfo, MatchedPath, Request, State};
 use axum::http::{Extensions, HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use poolwright_service::accounts::{AccountShown, Grants, Privilege, Role};
+use jiff::SignedDuration;
+use poolwright_service::accounts::{AccountVersion, Grants, Login, Principal, Privilege, Role, Source};
 use poolwright_service::{Composer, ErrorCode, ServiceError};
+use std::net::{Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 
 /// Redfish's header for a session's token.
@@ -27,6 +29,8 @@ pub const TOKEN: HeaderName = HeaderName::from_static("x-auth-token");
 #[derive(Clone)]
 pub struct Asker {
     pub account: String,
+    /// Sessions, tokens and subscriptions are bound to it.
+    pub version: AccountVersion,
     pub role: Role,
     /// What it may do where.
     pub grants: Arc<Grants>,
@@ -36,10 +40,11 @@ pub struct Asker {
     pub session: Option<String>,
 }
 
-impl From<AccountShown> for Asker {
-    fn from(account: AccountShown) -> Self {
+impl From<Principal> for Asker {
+    fn from(account: Principal) -> Self {
         Self {
             account: account.name.clone(),
+            version: account.version,
             role: account.role,
             grants: Arc::new(Grants {
                 account: account.name,
@@ -202,9 +207,8 @@ pub async fn who_asks(api: &Api, headers: &HeaderMap, extensions: &Extensions) -
         let Some(session) = session else {
             return Err(Denied::Unknown(over.to_owned()));
         };
-        let account = api.accounts.one(&session.account).await?;
-        // Of an account that was deleted or disabled since, nothing is left.
-        return match account.filter(|account| account.enabled) {
+        // Deleting, disabling or changing an account ends its sessions.
+        return match api.accounts.of_session(&session).await? {
             Some(account) => Ok(Asker {
                 session: Some(session.id),
                 ..account.into()
@@ -215,17 +219,35 @@ pub async fn who_asks(api: &Api, headers: &HeaderMap, extensions: &Extensions) -
     let Some((name, password)) = credentials(headers) else {
         let shown = extensions.get::<Shown>();
         for name in shown.iter().flat_map(|shown| shown.0.iter()) {
-            let account = api.accounts.one(name).await?;
-            if let Some(account) = account.filter(|account| account.enabled) {
+            if let Some(account) = api.accounts.principal(name).await? {
                 return Ok(account.into());
             }
         }
         let missing = "give a name and a password (HTTP Basic), or the token of a session (X-Auth-Token)";
         return Err(Denied::Unknown(missing.to_owned()));
     };
-    match api.accounts.verify(&name, &password).await? {
-        Some(account) => Ok(account.into()),
-        None => Err(wrong_password(api, &name).await),
+    Ok(log_in(api, &name, &password, source(extensions)).await?.into())
+}
+
+/// The client that sent a request.
+pub fn source(extensions: &Extensions) -> Source {
+    let from = extensions.get::<ConnectInfo<SocketAddr>>();
+    Source::of(from.map_or(Ipv6Addr::UNSPECIFIED.into(), |from| from.0.ip()))
+}
+
+/// The account with this name and password.
+pub async fn log_in(api: &Api, name: &str, password: &str, from: Source) -> Result<Principal, Denied> {
+    match api.accounts.verify(name, password, from).await? {
+        Login::Right(account) => Ok(account),
+        Login::Wrong => Err(wrong_password(api, name).await),
+        Login::Locked { account, until } => {
+            tracing::warn!(account, %until, "refused: the password is right, and logins are delayed");
+            // Rounded up, so that the delay is over at the time shown.
+            let until = (until + SignedDuration::from_secs(1)).strftime("%H:%M:%S");
+            Err(Denied::Unknown(format!(
+                "{account} is locked until {until} UTC after wrong passwords: wait, or run poolwright account unlock {account} --data-dir DIR on the manager's machine"
+            )))
+        }
     }
 }
 
@@ -241,11 +263,12 @@ pub fn credentials(headers: &HeaderMap) -> Option<(String, String)> {
 }
 
 /// The password is not this account's, or there is no such account: which, is not told.
-pub async fn wrong_password(api: &Api, name: &str) -> Denied {
+async fn wrong_password(api: &Api, name: &str) -> Denied {
     // A name that no account has may be a password in the wrong place: it is not logged.
-    let account = api.accounts.one(name).await.ok().flatten();
-    let account = account.map(|account| account.name);
-    tracing::warn!(account, "refused: wrong name or password");
+    let is_account = api.accounts.is_account(name).await.unwrap_or_default();
+    let account = is_account.then_some(name);
+    // The audit log counts denials and logs a flood as one line.
+    tracing::debug!(account, "refused: wrong name or password");
     Denied::Unknown("the name or the password is wrong".to_owned())
 }
 

@@ -47,7 +47,12 @@ pub(crate) struct Texts {
 
 impl Sources {
     pub fn texts(&self) -> Result<Texts, ServeError> {
-        let read = |path: &Path| std::fs::read(path).map_err(|source| unusable(path, source));
+        let read = |path: &Path| {
+            std::fs::read(path).map_err(|source| ServeError::Unreadable {
+                path: path.to_owned(),
+                source,
+            })
+        };
         Ok(Texts {
             chain: read(&self.certificate.chain)?,
             key: read(&self.certificate.key)?,

@@ -17,6 +17,7 @@ mod holder;
 mod limits;
 mod problem;
 mod redfish;
+mod renewal;
 mod replacement;
 mod request;
 mod room;

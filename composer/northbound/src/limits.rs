@@ -6,11 +6,12 @@ use axum::body::{Body, Bytes, HttpBody};
 use futures_util::StreamExt;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
+use poolwright_service::accounts::Source;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::future::Future;
 use std::io::{self, IoSlice};
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
@@ -124,7 +125,7 @@ pub(crate) struct Places {
 #[derive(Debug, Default)]
 struct Taken {
     all: Count,
-    of: HashMap<IpAddr, Count>,
+    of: HashMap<Source, Count>,
 }
 
 #[derive(Debug, Default)]
@@ -147,7 +148,7 @@ impl Count {
 
 /// One of them.
 pub(crate) struct Place {
-    of: IpAddr,
+    of: Source,
     taken: Arc<Mutex<Taken>>,
     limits: Limits,
 }
@@ -162,7 +163,7 @@ impl Places {
 
     /// A place for a connection from an address, if one is free.
     pub fn take(&self, from: IpAddr) -> io::Result<Place> {
-        let (of, limits) = (client(from), self.limits);
+        let (of, limits) = (Source::of(from), self.limits);
         let mut taken = lock(&self.taken);
         let Taken { all, of: by_client } = &mut *taken;
         if all.is_full(limits.connections) {
@@ -190,14 +191,6 @@ impl Places {
             taken: self.taken.clone(),
             limits,
         })
-    }
-}
-
-/// Whose an address is: with IPv6 whoever has one has all of the /64.
-fn client(from: IpAddr) -> IpAddr {
-    match from.to_canonical() {
-        IpAddr::V4(address) => address.into(),
-        IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() >> 64 << 64).into(),
     }
 }
 

@@ -27,7 +27,7 @@ pub fn status(code: ErrorCode) -> StatusCode {
         ErrorCode::Stale => StatusCode::PRECONDITION_FAILED,
         ErrorCode::Timeout => StatusCode::GATEWAY_TIMEOUT,
         // 401 would say that the manager's own password is wrong.
-        ErrorCode::CredentialsRefused => StatusCode::BAD_GATEWAY,
+        ErrorCode::CredentialsRefused | ErrorCode::Untrusted => StatusCode::BAD_GATEWAY,
         ErrorCode::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
         ErrorCode::Internal => StatusCode::INTERNAL_SERVER_ERROR,
     }

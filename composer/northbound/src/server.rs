@@ -1,20 +1,20 @@
 //! The server: its first start, its limits, its end.
 
-use crate::agents::AgentAuthority;
 use crate::certificate::{Acceptor, SiteCertificate, Sources};
 use crate::limits::{self, Limits};
 use crate::redfish::events::hub::Hub;
 use crate::redfish::events::push::Post;
+use crate::renewal::OwnCertificates;
 use crate::serving::Serving;
-use crate::tls::{self, Authority, TlsError};
+use crate::tls::{self, TlsError};
 use crate::{Api, api};
 use axum_server::Handle;
-use poolwright_service::accounts::{ADMIN, Accounts};
+use poolwright_service::accounts::ADMIN;
 use poolwright_service::subscription::Allowed;
 use poolwright_service::{ClusterKey, Composer, ErrorCode, ServiceError};
 use std::io;
 use std::net::{SocketAddr, TcpListener};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::task::JoinHandle;
@@ -88,6 +88,8 @@ pub enum ServeError {
     Listen { address: SocketAddr, source: io::Error },
     #[error(transparent)]
     Tls(#[from] TlsError),
+    #[error("the file {} can't be read: {source}", .path.display())]
+    Unreadable { path: PathBuf, source: io::Error },
     #[error("the file {} can't be used for TLS: {source}", .path.display())]
     Certificate { path: PathBuf, source: io::Error },
     #[error(transparent)]
@@ -114,16 +116,9 @@ const DRAIN: Duration = Duration::from_secs(5);
 /// makes certificates and the administrator's password.
 pub async fn serve(composer: Composer, listener: Listener, options: Options) -> Result<Running, ServeError> {
     let Listener { listener, address } = listener;
-    let shared = match &options.cluster_key {
-        Some(key) => Some(shared_authority(&composer, key, &options.data_dir).await?),
-        None => None,
-    };
-    let files = tls::ensure(&options.data_dir, shared.as_ref(), address.ip(), &options.names)?;
-    let authority = match shared {
-        Some(shared) => shared,
-        None => Authority::own(&options.data_dir)?,
-    };
-    composer.signs_for_agents(Arc::new(AgentAuthority(authority)));
+    let own = OwnCertificates::begin(&composer, &options, address.ip()).await?;
+    let files = own.files();
+    composer.signs_for_agents(Arc::new(own.authority.clone()));
     let kept = options.certificate.is_none().then_some(files.replaced);
     let certificate = options.certificate.unwrap_or_else(|| {
         let replaced = kept.clone().filter(|file| file.exists());
@@ -137,7 +132,7 @@ pub async fn serve(composer: Composer, listener: Listener, options: Options) -> 
         certificate,
         client_ca: options.client_ca,
     };
-    let serving = Arc::new(Serving::begin(sources, kept, composer.clone())?);
+    let serving = Arc::new(Serving::begin(sources, kept, own, composer.clone())?);
     let first_password = options.data_dir.join("initial-admin-password");
     let tell = |password: &str| {
         tracing::info!(
@@ -155,11 +150,11 @@ pub async fn serve(composer: Composer, listener: Listener, options: Options) -> 
         let removed = std::fs::remove_file(&first_password);
         removed.map_err(|error| ServiceError::new(ErrorCode::Unavailable, error.to_string()))
     };
-    let accounts = Accounts::open(composer.store().clone(), tell, take_back).await?;
+    let accounts = composer.accounts(tell, take_back).await?;
     if options.new_admin_password {
         let written = std::fs::read_to_string(&first_password).unwrap_or_default();
         let known = written.lines().next().unwrap_or_default();
-        if accounts.verify(ADMIN, known).await?.is_none() {
+        if !accounts.has_password(ADMIN, known).await? {
             accounts.renew(tell).await?;
         }
     }
@@ -204,19 +199,6 @@ pub async fn serve(composer: Composer, listener: Listener, options: Options) -> 
         task,
         watch,
     })
-}
-
-/// The authority of all managers of the store: that of the first of them.
-async fn shared_authority(
-    composer: &Composer,
-    key: &ClusterKey,
-    data_dir: &Path,
-) -> Result<Authority, ServeError> {
-    const NAME: &str = "certificate authority";
-    let make = || Ok::<_, ServeError>(Authority::own(data_dir)?.to_pem());
-    let text = composer.shared_secret(key, NAME, make).await?;
-    let unreadable = || ServiceError::new(ErrorCode::Internal, format!("the {NAME} in the store is none"));
-    Ok(Authority::from_pem(&text).ok_or_else(unreadable)?)
 }
 
 impl Listener {

@@ -5,6 +5,7 @@
 //! served.
 
 use crate::certificate::{SiteCertificate, Sources, Texts};
+use crate::renewal::OwnCertificates;
 use crate::replacement;
 use crate::server::ServeError;
 use crate::tls;
@@ -26,6 +27,7 @@ pub(crate) struct Serving {
     composer: Composer,
     /// Where a certificate is kept that replaces our own; `None` where the site has named its files.
     kept: Option<PathBuf>,
+    own: OwnCertificates,
     now: Mutex<Now>,
 }
 
@@ -46,13 +48,19 @@ pub(crate) enum NotReplaced {
 }
 
 impl Serving {
-    pub fn begin(sources: Sources, kept: Option<PathBuf>, composer: Composer) -> Result<Self, ServeError> {
+    pub fn begin(
+        sources: Sources,
+        kept: Option<PathBuf>,
+        own: OwnCertificates,
+        composer: Composer,
+    ) -> Result<Self, ServeError> {
         let texts = sources.texts()?;
         let config = RustlsConfig::from_config(sources.config(&texts)?);
         let serving = Self {
             config,
             composer,
             kept,
+            own,
             now: Mutex::new(Now { sources, texts }),
         };
         serving.tell_end(&serving.now());
@@ -135,7 +143,9 @@ impl Serving {
                 () = tokio::time::sleep(EACH) => {}
             }
             // While both files are replaced they do not fit for a moment; and once is enough.
-            let trouble = self.renew().err().map(|error| error.to_string());
+            // A damaged own certificate must not keep a renewed one of the site from being served.
+            let renewed = self.own.renew().await.and(self.renew());
+            let trouble = renewed.err().map(|error| error.to_string());
             if let Some(text) = trouble.as_ref().filter(|text| told.as_ref() != Some(*text)) {
                 tracing::warn!("the certificate of before is still served: {text}");
             }

@@ -208,6 +208,62 @@ async fn who_fails_too_often_is_suspended_and_resumed_by_hand() {
     manager.running.stop().await;
 }
 
+/// Fault 82: a subscription outlives its account.
+#[tokio::test]
+async fn a_subscription_ends_with_another_password_of_its_account_and_is_resumed_by_hand() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut collector = Collector::start().await;
+    let manager = Manager::start_with(dir.path(), collector.options()).await;
+    let (name, password) = ("kim", "a lamp beside an open window");
+    let accounts = "AccountService/Accounts";
+    let account = json!({ "UserName": name, "Password": password, "RoleId": "Administrator" });
+    let add = async || {
+        let made = manager.ask("POST", accounts).json(&account).send().await.unwrap();
+        assert_eq!(made.status(), 201);
+    };
+    add().await;
+    let body = json!({ "Destination": format!("https://{}/", collector.address), "Protocol": "Redfish" });
+    let url = format!("https://{}/redfish/v1/{SUBSCRIPTIONS}", manager.running.address);
+    let made = manager
+        .client
+        .post(url)
+        .basic_auth(name, Some(password))
+        .json(&body);
+    let made = made.send().await.unwrap();
+    assert_eq!(made.status(), 201);
+    let place = made.headers()["location"]
+        .to_str()
+        .unwrap()
+        .replace("/redfish/v1/", "");
+
+    let own = format!("{accounts}/{name}");
+    let other = json!({ "Password": "another lamp beside that window" });
+    let changed = manager.ask("PATCH", &own).json(&other).send().await.unwrap();
+    assert_eq!(changed.status(), 200);
+    manager.test_event(TEST).await;
+    let shown = until(&manager, &place, |shown| shown["Status"]["State"] == "Disabled").await;
+    let why = shown["Description"].as_str().unwrap();
+    assert!(why.contains("another password"), "{shown}");
+    let resume = async || {
+        let path = format!("{place}/Actions/EventDestination.ResumeSubscription");
+        let answer = manager.ask("POST", &path).json(&json!({})).send().await.unwrap();
+        answer.status().as_u16()
+    };
+    assert_eq!(resume().await, 204);
+    manager.test_event("ResourceEvent.1.4.Resumed").await;
+    let (_, event) = collector.next().await;
+    assert_eq!(event["Events"][0]["MessageId"], "ResourceEvent.1.4.Resumed");
+
+    // A new account of that name does not get it.
+    let removed = manager.ask("DELETE", &own).send().await.unwrap();
+    assert_eq!(removed.status(), 204);
+    add().await;
+    manager.test_event(TEST).await;
+    until(&manager, &place, |shown| shown["Status"]["State"] == "Disabled").await;
+    assert_eq!(resume().await, 409);
+    manager.running.stop().await;
+}
+
 /// 60 destinations, each with the port of somebody who must not hear from us.
 const NEVER: [&str; 47] = [
     "https://127.0.0.1:PORT/",

@@ -5,13 +5,18 @@
 
 mod support;
 
+use jiff::tz::TimeZone;
+use jiff::{SignedDuration, Timestamp};
 use poolwright_northbound::{Options, Running, ServeError, SiteCertificate};
-use poolwright_service::clock::{Clock, WallClock};
+use poolwright_service::ClusterKey;
+use poolwright_service::clock::{Clock, Now, WallClock};
+use poolwright_store::SqliteStore;
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use reqwest::{Client, Identity, Method, Response, StatusCode};
 use serde_json::{Value, json};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
 
 /// An authority of the site.
@@ -192,6 +197,105 @@ async fn a_certificate_that_runs_out_soon_is_told_until_it_is_renewed() {
     running.stop().await;
 }
 
+/// A clock that a test sets.
+struct SetClock(Mutex<Timestamp>);
+
+impl SetClock {
+    fn set(&self, at: Timestamp) {
+        *self.0.lock().unwrap() = at;
+    }
+}
+
+impl Now for SetClock {
+    fn now(&self) -> Timestamp {
+        *self.0.lock().unwrap()
+    }
+}
+
+#[async_trait::async_trait]
+impl Clock for SetClock {
+    async fn sleep_until(&self, _: Timestamp) {
+        std::future::pending().await
+    }
+}
+
+/// Fault 88: the end of the certificate comes near while the manager runs, alone or with others.
+#[tokio::test]
+async fn a_certificate_of_the_own_authority_is_renewed_while_the_manager_runs() {
+    for key in [None, Some("one secret of thirty-two letters")] {
+        let dir = tempfile::tempdir().unwrap();
+        let day = SignedDuration::from_hours(24);
+        // Clients go by the clock of this machine: both certificates are good now.
+        let wall: &dyn Clock = &WallClock;
+        let made = (wall.now() - 341 * day).to_zoned(TimeZone::UTC);
+        let made = made.start_of_day().unwrap().timestamp();
+        let clock = Arc::new(SetClock(Mutex::new(made)));
+        let store = Arc::new(SqliteStore::in_memory().unwrap());
+        let composer = support::composer_by(store, clock.clone());
+        composer.start().await.unwrap();
+        let options = Options {
+            cluster_key: key.map(|secret| ClusterKey::new(secret).unwrap()),
+            ..Options::of(dir.path().to_owned())
+        };
+        let running = support::served_as(composer, options).await.unwrap();
+        let (client, admin) = (support::client(&running), support::password(dir.path()));
+        let end = async || {
+            let request = client.get(format!("https://{}{SERVED}", running.address));
+            let answer = request.basic_auth("admin", Some(&admin)).send().await.unwrap();
+            let shown: Value = answer.json().await.unwrap();
+            shown["ValidNotAfter"]
+                .as_str()
+                .unwrap()
+                .parse::<Timestamp>()
+                .unwrap()
+        };
+        assert_eq!(end().await, made + 396 * day);
+        let ca = std::fs::read(&running.ca).unwrap();
+
+        let later = made + 336 * day;
+        clock.set(later);
+        let until = Instant::now() + Duration::from_secs(60);
+        while end().await != later + 396 * day {
+            assert!(Instant::now() < until, "the certificate is not renewed");
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        assert_eq!(
+            std::fs::read(&running.ca).unwrap(),
+            ca,
+            "clients go on trusting it"
+        );
+        assert!(lives(&support::client(&running), &running).await);
+        running.stop().await;
+    }
+}
+
+/// Fault 88: one manager renews the authority that all managers of the store share, and the others take it over.
+#[tokio::test]
+async fn a_shared_authority_is_renewed_once_for_all_managers() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Arc::new(SqliteStore::in_memory().unwrap());
+    let begin: Timestamp = "2026-03-02T12:00:00Z".parse().unwrap();
+    let clock = Arc::new(SetClock(Mutex::new(begin)));
+    let authority = async |name: &str| {
+        let composer = support::composer_by(store.clone(), clock.clone());
+        composer.start().await.unwrap();
+        let options = Options {
+            cluster_key: Some(ClusterKey::new("one secret of thirty-two letters").unwrap()),
+            ..Options::of(dir.path().join(name))
+        };
+        let running = support::served_as(composer, options).await.unwrap();
+        let authority = std::fs::read(&running.ca).unwrap();
+        running.stop().await;
+        authority
+    };
+    let first = authority("first").await;
+    assert_eq!(authority("second").await, first);
+    clock.set(begin + SignedDuration::from_hours(3300 * 24));
+    let renewed = authority("first").await;
+    assert_ne!(renewed, first);
+    assert_eq!(authority("second").await, renewed);
+}
+
 const SERVED: &str = "/redfish/v1/Managers/Poolwright/NetworkProtocol/HTTPS/Certificates/Served";
 
 /// Asks, as an account, that a certificate is replaced.
@@ -328,8 +432,9 @@ async fn a_certificate_that_is_none_is_refused_at_the_start_by_its_name() {
     assert!(site.serve(None).await.is_err());
 }
 
+/// Fault 84: a machine with a certificate.
 #[tokio::test]
-async fn a_machine_is_the_account_that_its_certificate_is_for() {
+async fn a_machine_is_the_account_that_its_certificate_is_for_and_is_never_locked_out() {
     let (servers, machines, strangers) = (Authority::new(), Authority::new(), Authority::new());
     let site = Site::new(&servers);
     let ca = site.path("machines.pem");
@@ -393,5 +498,23 @@ async fn a_machine_is_the_account_that_its_certificate_is_for() {
         ask(&people, Method::GET, systems).await.unwrap(),
         StatusCode::UNAUTHORIZED
     );
+
+    // Guesses at its account, from its own address, do not lock it out.
+    let longest = people
+        .patch(at("/redfish/v1/AccountService"))
+        .basic_auth("admin", Some(&admin))
+        .json(&json!({ "AccountLockoutDuration": 86400 }));
+    assert_eq!(longest.send().await.unwrap().status(), StatusCode::OK);
+    for _ in 0..20 {
+        let guess = people
+            .get(at(systems))
+            .basic_auth("queue.example.com", Some("a wrong one"));
+        assert_eq!(guess.send().await.unwrap().status(), StatusCode::UNAUTHORIZED);
+    }
+    let right = people
+        .get(at(systems))
+        .basic_auth("queue.example.com", Some("never used by anybody"));
+    assert_eq!(right.send().await.unwrap().status(), StatusCode::UNAUTHORIZED);
+    assert_eq!(ask(&queue, Method::GET, systems).await.unwrap(), StatusCode::OK);
     running.stop().await;
 }

@@ -7,7 +7,6 @@ use poolwright_store::{Batch, Store, StoreError, Stored, Versioned, read};
 use serde::{Deserialize, Serialize};
 use std::ops::RangeInclusive;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
 /// Seconds that may be set (DSP8010 has them so for sessions): a client that asks once in a while is not logged out
 /// between, and nothing lasts for weeks.
@@ -24,11 +23,11 @@ pub struct AccessRules {
     pub idle_s: u32,
     /// Maximum duration of a session.
     pub longest_s: u32,
-    /// Consecutive wrong passwords that lock an account.
+    /// Consecutive wrong passwords at one account from one source before logins are delayed.
     pub wrong_passwords: u32,
-    /// Duration of the lock.
+    /// The longest delay.
     pub locked_s: u32,
-    /// Time after the last wrong password until the counter resets.
+    /// Time after the last wrong password, and the delay that followed it, until the counter resets.
     pub forgotten_s: u32,
 }
 
@@ -64,8 +63,8 @@ impl AccessRules {
     pub fn lockout(&self) -> lockout::Rule {
         lockout::Rule {
             threshold: self.wrong_passwords,
-            locked: Duration::from_secs(self.locked_s.into()),
-            forgotten: Duration::from_secs(self.forgotten_s.into()),
+            locked: SignedDuration::from_secs(self.locked_s.into()),
+            forgotten: SignedDuration::from_secs(self.forgotten_s.into()),
         }
     }
 

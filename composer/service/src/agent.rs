@@ -4,6 +4,7 @@
 //! carry and by which the manager asks for it: one that was revoked, or replaced after a reimage, is spoken to no more,
 //! whatever keys somebody still has.
 
+use crate::accounts::AccountVersion;
 use crate::error::{ErrorCode, ServiceError};
 use async_trait::async_trait;
 use jiff::{SignedDuration, Timestamp};
@@ -96,6 +97,9 @@ pub struct AgentToken {
     pub uses: u32,
     pub made: Timestamp,
     pub by: String,
+    /// The account that made it, as it was then. Tokens of earlier versions have none, and enrol no agent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bound_to: Option<AccountVersion>,
     pub ends: Timestamp,
 }
 
@@ -190,7 +194,7 @@ pub struct Identity {
 /// Who signs the certificates of agents.
 pub trait Authority: Send + Sync {
     /// Its own, in PEM.
-    fn certificate(&self) -> &str;
+    fn certificate(&self) -> String;
 
     /// A certificate for the key of a request, and for these names alone, whatever the request says.
     fn sign_agent(&self, csr: &str, names: &[String], now: Timestamp) -> Result<Signed, ServiceError>;
@@ -233,7 +237,13 @@ pub trait Renewal: Send + Sync {
 
 impl NewToken {
     /// The token for this, and the text of it.
-    pub fn make(self, id: String, by: &str, now: Timestamp) -> Result<(AgentToken, String), ServiceError> {
+    pub fn make(
+        self,
+        id: String,
+        by: &str,
+        version: &AccountVersion,
+        now: Timestamp,
+    ) -> Result<(AgentToken, String), ServiceError> {
         let uuids = self.uuids.iter().map(|uuid| canonical(uuid));
         let uuids = uuids.collect::<Result<BTreeSet<String>, _>>()?;
         if uuids.len() > MOST_HOSTS {
@@ -272,6 +282,7 @@ impl NewToken {
             uses,
             made: now,
             by: by.to_owned(),
+            bound_to: Some(version.clone()),
             ends: now + length,
         };
         Ok((token, text))
@@ -316,6 +327,17 @@ impl AgentToken {
             by: self.by,
             ends: self.ends,
         })
+    }
+
+    /// Refuses it if the account that made it was changed or replaced since.
+    pub(crate) fn check_maker(&self, now: Option<&AccountVersion>) -> Result<(), ServiceError> {
+        match now.is_some() && self.bound_to.as_ref() == now {
+            true => Ok(()),
+            false => Err(forbidden(format!(
+                "the account {} that made the token was deleted, disabled or changed since",
+                self.by
+            ))),
+        }
     }
 
     /// Whether a host may be enrolled by it. `before`: the agent that it has.

@@ -5,7 +5,8 @@
 
 use async_trait::async_trait;
 use jiff::{SignedDuration, Timestamp};
-use poolwright_executor::{Clock as Now, SystemClock};
+pub use poolwright_executor::Clock as Now;
+use poolwright_executor::SystemClock;
 use std::time::Duration;
 
 /// Tells the time, and waits until a time.

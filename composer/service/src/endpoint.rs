@@ -18,7 +18,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 /// How to reach a management service. Its password is kept sealed in the store, for every manager of it; or
-/// `password_file` says where it lies.
+/// `password_file` names its file in the manager's directory for such files (`serve --endpoint-files`).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct EndpointSpec {
@@ -34,7 +34,8 @@ pub struct EndpointSpec {
     /// Which password is kept sealed for it: another one has another name. Told by managers alone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sealed: Option<String>,
-    /// A file on the manager's machine, readable by the manager only: instead of a password that is kept.
+    /// A file in the manager's directory for such files, instead of a password that is kept. A path outside of it is
+    /// refused.
     #[serde(default)]
     pub password_file: Option<String>,
     #[serde(default)]
@@ -139,7 +140,7 @@ pub enum Trust {
     System,
     /// These certificate authorities, in PEM form: every manager of the store believes them.
     CaPem(String),
-    /// Certificate authorities in a PEM file on the manager's machine.
+    /// Certificate authorities in a PEM file in the manager's directory for such files. A path outside of it is refused.
     CaFile(String),
     /// Exactly the certificate with this SHA-256 fingerprint, in hexadecimal digits; or one of two.
     Pinned(Pins),
@@ -242,6 +243,12 @@ pub trait Connector: Send + Sync {
         &[]
     }
 
+    /// Refuses an endpoint before anything is read or sent, such as one with a file that this manager does not read for
+    /// endpoints. [`Connector::connect`] checks stored endpoints again.
+    fn admits(&self, _spec: &EndpointSpec) -> Result<(), ServiceError> {
+        Ok(())
+    }
+
     /// Somebody asks by name: credentials that were refused so often that they are sent no more may be sent once
     /// more there.
     fn allow_one_more_try(&self, _spec: &EndpointSpec) {}
@@ -252,6 +259,7 @@ impl From<DriverError> for ServiceError {
         use crate::error::ErrorCode;
         use poolwright_driver::ErrorKind;
         let code = match error.kind {
+            ErrorKind::NoEffect if error.fault == FaultKind::Tls => ErrorCode::Untrusted,
             ErrorKind::NoEffect => ErrorCode::Unavailable,
             ErrorKind::CredentialsRefused => ErrorCode::CredentialsRefused,
             ErrorKind::Conflict => ErrorCode::Conflict,
@@ -264,7 +272,7 @@ impl From<DriverError> for ServiceError {
         );
         Self {
             hint: error.hint.clone(),
-            unconnected: unconnected && code == ErrorCode::Unavailable,
+            unconnected: unconnected && matches!(code, ErrorCode::Unavailable | ErrorCode::Untrusted),
             ..Self::new(code, error.message)
         }
     }

@@ -31,6 +31,8 @@ pub enum ErrorCode {
     Indeterminate,
     /// A management service refuses the account that the manager has for it.
     CredentialsRefused,
+    /// A management service shows a certificate that is not trusted. A retry does not help.
+    Untrusted,
     /// Can't be served now; later perhaps.
     Unavailable,
     /// A mistake of ours.
@@ -114,13 +116,17 @@ impl std::error::Error for ServiceError {}
 
 impl From<StoreError> for ServiceError {
     fn from(error: StoreError) -> Self {
-        let code = match error {
+        // A retry repairs no damage.
+        let is_damage = error.is_damage();
+        let code = match &error {
             StoreError::Conflict { .. } => ErrorCode::Stale,
-            StoreError::Unavailable { .. } => ErrorCode::Unavailable,
+            StoreError::Unavailable { .. } if !is_damage => ErrorCode::Unavailable,
             _ => ErrorCode::Internal,
         };
         let told = Self::new(code, error.to_string());
         match error {
+            _ if is_damage => told
+                .with_hint("stop the manager and restore a backup: poolwright restore FILE --data-dir DIR"),
             StoreError::Malformed { .. } => told.with_hint(
                 "was it written by a newer Poolwright? start that one again; poolwright doctor has more",
             ),
@@ -225,5 +231,21 @@ mod tests {
         assert_eq!(hint("schedule"), "poolwright get schedules has the names");
         assert!(hint("operation").contains("ops list"));
         assert_eq!(hint("account"), "poolwright account list has the names");
+    }
+
+    /// Fault 94: a damaged database.
+    #[test]
+    fn a_damaged_database_is_an_internal_error_and_not_unavailable() {
+        let store = |hint| StoreError::Unavailable {
+            reason: "database disk image is malformed".to_owned(),
+            hint,
+        };
+        let damaged = ServiceError::from(store("restore a backup"));
+        assert_eq!(damaged.code, ErrorCode::Internal);
+        assert!(!damaged.message.contains("just now"), "{damaged}");
+        assert!(damaged.hint.unwrap().contains("poolwright restore"));
+        let full = ServiceError::from(store("free some space"));
+        assert_eq!(full.code, ErrorCode::Unavailable);
+        assert!(full.message.contains("just now"), "{full}");
     }
 }

@@ -4,7 +4,7 @@
 use poolwright_driver::Learned;
 use poolwright_executor::GpuRecord;
 use poolwright_model::id::GpuId;
-use poolwright_model::identity::{bare_name, same_name};
+use poolwright_model::identity::{GpuIdentity, bare_name, same_name};
 use poolwright_model::topology::Gpu;
 use std::collections::{BTreeMap, HashMap};
 
@@ -29,25 +29,31 @@ fn names(gpu: &Gpu) -> impl Iterator<Item = &String> {
     [&gpu.uuid, &gpu.serial, &gpu.pcie_serial].into_iter().flatten()
 }
 
-/// GPUs by each of their names, for who looks for many.
-pub(crate) struct ByName<'g>(HashMap<String, &'g Gpu>);
+/// GPUs by each of their names; `None` for a name of several GPUs, such as the serial number of their board.
+pub(crate) struct ByName<'g>(HashMap<String, Option<&'g Gpu>>);
 
 impl<'g> ByName<'g> {
     pub fn of(gpus: &'g [Gpu]) -> Self {
-        let mut by_name = HashMap::new();
+        let mut by_name: HashMap<String, Option<&Gpu>> = HashMap::new();
         for gpu in gpus {
             for name in names(gpu) {
-                by_name.entry(bare_name(name)).or_insert(gpu);
+                let known = by_name.entry(bare_name(name)).or_insert(Some(gpu));
+                *known = known.filter(|known| known.id == gpu.id);
             }
         }
         Self(by_name)
     }
 
-    /// The GPU that has one of these names.
+    /// The only GPU with one of these names. A GPU with another UUID is another GPU of the same board.
     pub fn find(&self, names: &[String]) -> Option<&'g Gpu> {
-        names
-            .iter()
-            .find_map(|name| self.0.get(&bare_name(name)).copied())
+        let is_uuid = |name: &&String| GpuIdentity::named(name).uuid.is_some();
+        let uuids: Vec<&String> = names.iter().filter(is_uuid).collect();
+        let may_be = |gpu: &&Gpu| match &gpu.uuid {
+            Some(own) if !uuids.is_empty() => uuids.iter().any(|uuid| same_name(uuid, own)),
+            _ => true,
+        };
+        let mut named = names.iter().filter_map(|name| *self.0.get(&bare_name(name))?);
+        named.find(may_be)
     }
 }
 
@@ -121,6 +127,16 @@ mod tests {
         .unwrap()
     }
 
+    fn gpu(id: &str, uuid: &str, serial: &str) -> Gpu {
+        serde_json::from_value(json!({
+            "id": id, "vendor": null, "model": null, "memory_bytes": null, "uuid": uuid, "serial": serial,
+            "pci_ids": null, "chassis": null, "slot": null, "functions": [], "partitions": [], "ports": [],
+            "unit": id, "composable": true, "why_not": null, "host": null, "host_port": null, "state": "free",
+            "health": "ok",
+        }))
+        .unwrap()
+    }
+
     fn names(mistaken: &BTreeMap<GpuId, String>) -> Vec<&str> {
         mistaken.keys().map(GpuId::as_str).collect()
     }
@@ -155,15 +171,6 @@ mod tests {
 
     #[test]
     fn a_gpu_is_found_by_each_of_its_names_however_they_are_written() {
-        let gpu = |id: &str, uuid: &str, serial: &str| -> Gpu {
-            serde_json::from_value(json!({
-                "id": id, "vendor": null, "model": null, "memory_bytes": null, "uuid": uuid, "serial": serial,
-                "pci_ids": null, "chassis": null, "slot": null, "functions": [], "partitions": [], "ports": [],
-                "unit": id, "composable": true, "why_not": null, "host": null, "host_port": null, "state": "free",
-                "health": "ok",
-            }))
-            .unwrap()
-        };
         let all = [gpu("a", "0E2B-7F0C", "11-22"), gpu("b", "0e2b-7f0d", "3344")];
         let by_name = ByName::of(&all);
         let found = |names: &[&str]| {
@@ -174,6 +181,26 @@ mod tests {
         assert_eq!(found(&["1122"]), Some("a"));
         assert_eq!(found(&["nobody's", "33-44"]), Some("b"));
         assert_eq!((found(&[]), found(&["GPU-0"])), (None, None));
+    }
+
+    /// Fault 90: an agent reports a GPU of a board.
+    #[test]
+    fn a_serial_number_of_a_board_names_no_gpu() {
+        let uuid = |last: u8| format!("GPU-00000000-0000-0000-0000-0000000000{last:02x}");
+        let gpu = |id: &str, last: u8| Gpu {
+            id: GpuId::from_lossy(id),
+            uuid: Some(uuid(last)),
+            ..gpu(id, "", "BOARD1")
+        };
+        let all = [gpu("a", 10), gpu("b", 11)];
+        let of = |gpus: &[Gpu], names: &[String]| ByName::of(gpus).find(names).map(|gpu| gpu.id.clone());
+        let reported = |last: u8| ["board1".to_owned(), uuid(last)];
+        assert_eq!(of(&all, &reported(11)), Some(all[1].id.clone()));
+        assert_eq!(of(&all, &reported(12)), None);
+        assert_eq!(of(&all, &["BOARD1".to_owned()]), None);
+        // The pool knows only one GPU of the board.
+        assert_eq!(of(&all[..1], &reported(11)), None);
+        assert_eq!(of(&all[..1], &["BOARD1".to_owned()]), Some(all[0].id.clone()));
     }
 
     #[test]

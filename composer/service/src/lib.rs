@@ -82,6 +82,7 @@ pub use composer::{
     OperationAlarm, Options, Part, PinChange, Place, ProblemAhead, Queue, QueuedJob, RESERVED, Release,
     Reservation, Resolution, Rotated, RunningJob, ScheduleStatus, Seen, Silent, Status, TenantForecast,
     TestEvent, Thing, Turn, UnservedAhead, What, Why, Wish, Wished, most_slots, openings_of, pool_kinds,
+    schedule_of,
 };
 pub use course::Course;
 pub use drift::{Drift, DriftKind};

@@ -169,6 +169,37 @@ impl Composer {
         }
     }
 
+    /// Replaces a shared secret that is still `old`. Returns the stored text: another manager may have replaced it first.
+    pub async fn replace_shared_secret(
+        &self,
+        key: &ClusterKey,
+        name: &str,
+        old: &str,
+        new: &str,
+    ) -> Result<String, ServiceError> {
+        let found = read::<Sealed>(self.store().as_ref(), name).await?;
+        let found = found.ok_or_else(|| ServiceError::not_found("secret", name))?;
+        let stored = key.open(&found.value)?;
+        if stored != old {
+            return Ok(stored);
+        }
+        let mut batch = Batch::new();
+        batch
+            .expect(Sealed::KIND, name, Some(found.revision))
+            .put(&key.seal(name, new)?)?;
+        let Err(error) = self.store().commit(batch).await else {
+            return Ok(new.to_owned());
+        };
+        // Another manager was first, or this commit succeeded and only its answer was lost.
+        match self.sealed(name).await? {
+            Some(found) => match key.open(&found)? {
+                stored if stored != old => Ok(stored),
+                _ => Err(error.into()),
+            },
+            None => Err(error.into()),
+        }
+    }
+
     async fn sealed(&self, name: &str) -> Result<Option<Sealed>, ServiceError> {
         let found = read::<Sealed>(self.store().as_ref(), name).await?;
         Ok(found.map(|found| found.value))

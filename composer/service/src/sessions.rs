@@ -5,7 +5,7 @@
 //! many managers it logs in at.
 
 use crate::access::{Access, AccessRules, Kept};
-use crate::accounts::Account;
+use crate::accounts::{Account, AccountVersion, Principal};
 use crate::clock::Clock;
 use crate::error::{ErrorCode, ServiceError};
 use base64::Engine as _;
@@ -39,12 +39,25 @@ pub struct Session {
     pub used: Timestamp,
     /// SHA-256 of the secret part of its token, in base64.
     digest: String,
+    /// Sessions of earlier versions have none, and are over.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    bound_to: Option<AccountVersion>,
 }
 
 impl Session {
     fn is_over(&self, rules: &AccessRules, now: Timestamp) -> bool {
-        now.duration_since(self.used) > rules.idle() + noted_each(rules)
+        self.bound_to.is_none()
+            || now.duration_since(self.used) > rules.idle() + noted_each(rules)
             || now.duration_since(self.opened) > rules.longest()
+    }
+
+    /// Whether it was opened for this version of an account.
+    pub(crate) fn is_of(&self, version: &AccountVersion) -> bool {
+        self.bound_to.as_ref() == Some(version)
+    }
+
+    fn is_of_account(&self, id: &str) -> bool {
+        self.bound_to.as_ref().is_some_and(|version| version.id == id)
     }
 }
 
@@ -76,6 +89,7 @@ impl Stored for Logins {
 /// Selects the sessions of one account, or of all accounts.
 #[derive(Debug, Clone, Copy)]
 pub enum Whose<'a> {
+    /// By the account's id.
     Account(&'a str),
     Anybody,
 }
@@ -83,7 +97,7 @@ pub enum Whose<'a> {
 impl Whose<'_> {
     fn has(self, session: &Session) -> bool {
         match self {
-            Self::Account(name) => session.account == name,
+            Self::Account(id) => session.is_of_account(id),
             Self::Anybody => true,
         }
     }
@@ -128,12 +142,12 @@ impl Sessions {
         self.access.set(rules, read, batch).await
     }
 
-    /// Opens one for an account whose password was right when it had the revision that was seen: where the account was
-    /// changed since, its password may be another one. Those that are over are forgotten meanwhile.
-    pub async fn open(&self, account: &str, seen: Option<u64>) -> Result<Opened, ServiceError> {
+    /// Opens one for an account whose password was right when it was read: where the account was changed since, its
+    /// password may be another one. Those that are over are forgotten meanwhile.
+    pub async fn open(&self, principal: &Principal) -> Result<Opened, ServiceError> {
         let _login = self.login.lock().await;
         for _ in 0..TRIES {
-            match self.try_to_open(account, seen).await {
+            match self.try_to_open(principal).await {
                 // Somebody logged in elsewhere at the same moment.
                 Err(NotOpened::Store(StoreError::Conflict { .. })) => {}
                 Err(NotOpened::Store(error)) => return Err(error.into()),
@@ -141,28 +155,27 @@ impl Sessions {
                 Ok(opened) => return Ok(opened),
             }
         }
-        let message = format!("too many log in as {account} at other managers just now");
+        let message = format!("too many log in as {} at other managers just now", principal.name);
         Err(ServiceError::new(ErrorCode::Unavailable, message).with_hint("try again in a moment"))
     }
 
-    async fn try_to_open(&self, account: &str, seen: Option<u64>) -> Result<Opened, NotOpened> {
+    async fn try_to_open(&self, principal: &Principal) -> Result<Opened, NotOpened> {
+        let (account, seen) = (principal.name.as_str(), principal.revision);
         let last = read::<Logins>(self.store.as_ref(), account).await?;
         let (now, rules) = (self.clock.now(), self.access.rules().await?);
         let mut batch = Batch::new();
-        if let Some(seen) = seen {
-            let is = self.store.get(Account::KIND, account).await?;
-            if is.map(|is| is.revision) != Some(seen) {
-                let message = format!("the account {account} was changed at this very moment");
-                let refused = ServiceError::new(ErrorCode::Unavailable, message).with_hint("log in again");
-                return Err(NotOpened::Refused(refused));
-            }
-            batch.expect(Account::KIND, account, Some(seen));
+        let is = self.store.get(Account::KIND, account).await?;
+        if is.map(|is| is.revision) != Some(seen) {
+            let message = format!("the account {account} was changed at this very moment");
+            let refused = ServiceError::new(ErrorCode::Unavailable, message).with_hint("log in again");
+            return Err(NotOpened::Refused(refused));
         }
+        batch.expect(Account::KIND, account, Some(seen));
         let mut open = 0;
         for Versioned { value, .. } in read_all::<Session>(self.store.as_ref()).await? {
             match value.is_over(&rules, now) {
                 true => drop(batch.delete(Session::KIND, &value.id)),
-                false => open += usize::from(value.account == account),
+                false => open += usize::from(value.is_of_account(&principal.version.id)),
             }
         }
         if open >= MOST {
@@ -181,6 +194,7 @@ impl Sessions {
             opened: now,
             used: now,
             digest: digest(&secret),
+            bound_to: Some(principal.version.clone()),
         };
         let logins = Logins {
             account: account.to_owned(),
@@ -194,16 +208,20 @@ impl Sessions {
         Ok(Opened { session, token })
     }
 
-    /// Whether an account's session is still open, for checks during one long response. Counts as a use.
-    pub async fn goes_on(&self, account: &str, id: &str) -> Result<bool, ServiceError> {
+    /// Whether a session of this version of an account is still open, for checks during one long response. Counts as a
+    /// use.
+    pub async fn goes_on(&self, version: &AccountVersion, id: &str) -> Result<bool, ServiceError> {
         let Some(Versioned { value, revision }) = read::<Session>(self.store.as_ref(), id).await? else {
             return Ok(false);
         };
-        let goes_on = value.account == account && self.is_used(&value, revision).await?;
+        let goes_on = value.is_of(version) && self.is_used(&value, revision).await?;
         Ok(goes_on)
     }
 
-    /// The session that a token belongs to, if it is a good one. Using it keeps it from ending.
+    /// The session that a token belongs to, if it is a good one. Using it keeps it from ending. It admits no request by
+    /// itself: [`Accounts::of_session`] checks that the account is as it was.
+    ///
+    /// [`Accounts::of_session`]: crate::accounts::Accounts::of_session
     pub async fn of(&self, token: &str) -> Result<Option<Session>, ServiceError> {
         let is_one = token.len() == 2 * (ID_BYTES + SECRET_BYTES) && token.is_ascii();
         let Some((id, secret)) = is_one.then(|| token.split_at(2 * ID_BYTES)) else {
@@ -316,23 +334,31 @@ impl Sessions {
     }
 }
 
-/// Ends, with a commit, those of an account but for the one that asks for it. A login at the same moment refuses the commit.
+/// Ends the sessions of an account with the commit that changes it. One may stay, and is bound to the changed account. A
+/// login at the same moment refuses the commit.
 pub(crate) async fn end_those_of(
     store: &dyn Store,
-    account: &str,
-    but: Option<&str>,
+    account: &Account,
+    stays: Option<&str>,
     batch: &mut Batch,
 ) -> Result<(), StoreError> {
-    let last = read::<Logins>(store, account).await?;
+    let (name, version) = (account.id(), account.version());
+    let last = read::<Logins>(store, name).await?;
     let logins = Logins {
-        account: account.to_owned(),
+        account: name.to_owned(),
     };
     batch
-        .expect(Logins::KIND, account, last.map(|last| last.revision))
+        .expect(Logins::KIND, name, last.map(|last| last.revision))
         .put(&logins)?;
-    for found in read_all::<Session>(store).await? {
-        if found.value.account == account && but != Some(found.value.id.as_str()) {
-            batch.delete(Session::KIND, &found.value.id);
+    for Versioned { value, .. } in read_all::<Session>(store).await? {
+        if value.account != name {
+            continue;
+        }
+        if stays == Some(value.id.as_str()) && value.is_of_account(&version.id) {
+            let bound_to = Some(version.clone());
+            batch.put(&Session { bound_to, ..value })?;
+        } else {
+            batch.delete(Session::KIND, &value.id);
         }
     }
     Ok(())

@@ -25,6 +25,15 @@ pub(crate) struct Began {
     pub instant: Instant,
 }
 
+/// How an endpoint answered the last request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Reachability {
+    Reachable,
+    /// It answers, and shows far less than before.
+    NotTrusted,
+    Unreachable,
+}
+
 /// Units that a walk missed and that are asked for all the same, at most.
 const MISSED: usize = 16;
 
@@ -230,6 +239,16 @@ impl Sight {
     /// Whether it could be read at the last try, and is believed.
     pub fn answers(&self) -> bool {
         self.silence.is_none() && self.doubted.is_none() && !self.is_recalled()
+    }
+
+    /// Before the first request after a start an endpoint counts as reachable.
+    pub fn reachability(&self) -> Reachability {
+        match (&self.silence, &self.doubted) {
+            _ if self.is_recalled() => Reachability::Reachable,
+            (Some(_), _) => Reachability::Unreachable,
+            (None, Some(_)) => Reachability::NotTrusted,
+            (None, None) => Reachability::Reachable,
+        }
     }
 
     /// Everything that is known of it now.
@@ -475,6 +494,19 @@ pub(crate) mod tests {
         let (look, began) = walk(None, 2);
         never.walk(look, began);
         assert!(never.answers() && never.has_answered());
+    }
+
+    #[test]
+    fn an_endpoint_that_is_not_trusted_and_stops_answering_is_unreachable() {
+        let mut sight = sight(Some("p"), 1);
+        assert_eq!(sight.reachability(), Reachability::Reachable);
+        let (look, began) = walk(None, 2);
+        let fault = Fault::new("box", FaultKind::Missing, "too many are gone at once");
+        sight.doubt(look, fault, began);
+        assert_eq!(sight.reachability(), Reachability::NotTrusted);
+        let (look, began) = silence(3);
+        sight.walk(look, began);
+        assert_eq!(sight.reachability(), Reachability::Unreachable);
     }
 
     #[test]

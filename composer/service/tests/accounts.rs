@@ -2,11 +2,8 @@
 #![expect(clippy::unwrap_used, reason = "a test may end where it goes wrong")]
 
 use poolwright_service::ErrorCode;
-use poolwright_service::access::AccessRules;
-use poolwright_service::accounts::lockout::Rule;
-use poolwright_service::accounts::{ADMIN, AccountChange, Accounts, NewAccount, Role};
+use poolwright_service::accounts::{ADMIN, AccountChange, Accounts, NewAccount, Principal, Role, Source};
 use poolwright_service::clock::WallClock;
-use poolwright_service::sessions::Sessions;
 use poolwright_store::{SqliteStore, Store};
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -22,7 +19,9 @@ async fn of_two_first_starts_the_slower_takes_its_password_back() {
             told = Some(password.to_owned());
             Ok(())
         };
-        let opening = Accounts::open(store.clone(), tell, || panic!("it was first"));
+        let opening = Accounts::open(store.clone(), Arc::new(WallClock), tell, || {
+            panic!("it was first")
+        });
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         runtime.unwrap().block_on(opening).unwrap();
         told.unwrap()
@@ -34,14 +33,14 @@ async fn of_two_first_starts_the_slower_takes_its_password_back() {
         theirs.replace(Some(told));
         Ok(())
     };
-    let accounts = Accounts::open(store.clone(), tell, || {
+    let accounts = Accounts::open(store.clone(), Arc::new(WallClock), tell, || {
         ours.take().unwrap();
         Ok(())
     });
     let accounts = accounts.await.unwrap();
     assert_eq!(ours.take(), None, "it opens nothing, so it is not left");
     let theirs = theirs.take().unwrap();
-    assert!(accounts.verify(ADMIN, &theirs).await.unwrap().is_some());
+    assert!(right(&accounts, ADMIN, &theirs).await.is_some());
 }
 
 /// Accounts of a store, and the administrator's password.
@@ -51,8 +50,16 @@ async fn accounts_of(store: &Arc<dyn Store>) -> (Accounts, String) {
         told.replace(password.to_owned());
         Ok(())
     };
-    let accounts = Accounts::open(store.clone(), tell, || Ok(())).await.unwrap();
+    let accounts = Accounts::open(store.clone(), Arc::new(WallClock), tell, || Ok(()))
+        .await
+        .unwrap();
     (accounts, told.into_inner())
+}
+
+/// The account, if this is its password and it may log in.
+async fn right(accounts: &Accounts, name: &str, password: &str) -> Option<Principal> {
+    let from = Source::of("10.0.0.7".parse().unwrap());
+    accounts.verify(name, password, from).await.unwrap().right()
 }
 
 fn new(name: &str, role: Role) -> NewAccount {
@@ -74,7 +81,7 @@ async fn an_account_opens_with_its_own_password_until_that_changes_at_any_manage
     here.add(new("kim", Role::Operator)).await.unwrap();
     let old = "a password for kim";
     for accounts in [&here, &there] {
-        let kim = accounts.verify("kim", old).await.unwrap().unwrap();
+        let kim = right(accounts, "kim", old).await.unwrap();
         assert_eq!((kim.role, kim.must_change_password), (Role::Operator, false));
     }
     let password = Some("another one, and longer".to_owned());
@@ -85,24 +92,18 @@ async fn an_account_opens_with_its_own_password_until_that_changes_at_any_manage
     here.change("kim", change).await.unwrap();
     for accounts in [&here, &there] {
         assert_eq!(
-            accounts.verify("kim", old).await.unwrap(),
+            right(accounts, "kim", old).await,
             None,
             "also where it was remembered"
         );
-        assert!(
-            accounts
-                .verify("kim", "another one, and longer")
-                .await
-                .unwrap()
-                .is_some()
-        );
+        assert!(right(accounts, "kim", "another one, and longer").await.is_some());
     }
     let change = AccountChange {
         enabled: Some(false),
         ..AccountChange::default()
     };
     there.change("kim", change).await.unwrap();
-    assert_eq!(here.verify("kim", "another one, and longer").await.unwrap(), None);
+    assert_eq!(right(&here, "kim", "another one, and longer").await, None);
     there.remove("kim", None).await.unwrap();
     assert_eq!(here.one("kim").await.unwrap(), None);
 }
@@ -250,45 +251,4 @@ async fn what_can_be_no_account_is_refused() {
     accounts.add(new("kim", Role::ReadOnly)).await.unwrap();
     let error = accounts.add(new("kim", Role::ReadOnly)).await.unwrap_err();
     assert_eq!(error.code, ErrorCode::Conflict);
-}
-
-#[tokio::test(start_paused = true)]
-async fn wrong_passwords_lock_an_account_for_a_while() {
-    let store: Arc<dyn Store> = Arc::new(SqliteStore::in_memory().unwrap());
-    let (accounts, right) = accounts_of(&store).await;
-    let rule = Rule::default();
-    for _ in 0..rule.threshold {
-        assert_eq!(accounts.verify(ADMIN, "a wrong one").await.unwrap(), None);
-    }
-    assert_eq!(accounts.verify(ADMIN, &right).await.unwrap(), None, "locked");
-    assert!(accounts.one(ADMIN).await.unwrap().unwrap().locked);
-    tokio::time::advance(rule.locked).await;
-    assert!(accounts.verify(ADMIN, &right).await.unwrap().is_some());
-}
-
-#[tokio::test(start_paused = true)]
-async fn how_many_wrong_passwords_lock_and_for_how_long_is_as_set_also_after_a_restart() {
-    let store: Arc<dyn Store> = Arc::new(SqliteStore::in_memory().unwrap());
-    let (_, right) = accounts_of(&store).await;
-    let sessions = Sessions::new(store.clone(), Arc::new(WallClock));
-    let kept = sessions.access().kept().await.unwrap();
-    let rules = AccessRules {
-        wrong_passwords: 3,
-        locked_s: 120,
-        forgotten_s: 60,
-        ..kept.rules
-    };
-    sessions.set_rules(rules, &kept).await.unwrap();
-    let (accounts, _) = accounts_of(&store).await;
-    for wrong in 1..=3 {
-        assert!(
-            !accounts.one(ADMIN).await.unwrap().unwrap().locked,
-            "before the {wrong}th"
-        );
-        assert_eq!(accounts.verify(ADMIN, "a wrong one").await.unwrap(), None);
-    }
-    assert!(accounts.one(ADMIN).await.unwrap().unwrap().locked);
-    assert_eq!(accounts.verify(ADMIN, &right).await.unwrap(), None);
-    tokio::time::advance(rules.lockout().locked).await;
-    assert!(accounts.verify(ADMIN, &right).await.unwrap().is_some());
 }

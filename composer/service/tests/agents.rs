@@ -12,6 +12,7 @@ use poolwright_driver::{DriverError, Observation};
 use poolwright_executor::Clock as Now;
 use poolwright_model::id::{ControlEndpointId, HostId};
 use poolwright_model::topology::{Host, PowerState};
+use poolwright_service::accounts::{AccountVersion, Source};
 use poolwright_service::agent::{
     self, Agent, AgentSpec, Authority, ConnectedAgent, Enrolled, Enrolment, Identity, NewToken, Renewal,
     Signed,
@@ -19,7 +20,9 @@ use poolwright_service::agent::{
 use poolwright_service::clock::Clock;
 use poolwright_service::endpoint::{Connected, Connector, EndpointSpec, Standing, Trust};
 use poolwright_service::{Composer, ErrorCode, Options, ServiceError};
-use poolwright_store::{SqliteStore, Store};
+use poolwright_store::{Batch, SqliteStore, Store};
+use serde_json::json;
+use serde_json::value::to_raw_value;
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -50,8 +53,8 @@ impl Clock for Hands {
 struct Pen;
 
 impl Authority for Pen {
-    fn certificate(&self) -> &'static str {
-        "the authority"
+    fn certificate(&self) -> String {
+        "the authority".to_owned()
     }
 
     fn sign_agent(&self, csr: &str, names: &[String], now: Timestamp) -> Result<Signed, ServiceError> {
@@ -125,6 +128,7 @@ fn bmc(name: ControlEndpointId) -> Arc<Deaf> {
         id: HostId::from_lossy(host),
         name: host.to_owned(),
         power_state: PowerState::On,
+        power_restore_policy: None,
         ports: Vec::new(),
         uuid: Some(uuid.to_owned()),
         serial: None,
@@ -182,6 +186,7 @@ impl Pool {
             insecure_http: false,
         };
         composer.add_endpoint(bmc, Standing::Observed).await.unwrap();
+        write_account(&composer, &maker()).await;
         composer
     }
 
@@ -190,12 +195,38 @@ impl Pool {
     }
 }
 
+/// The account that makes tokens, as the pool's store has it.
+fn maker() -> AccountVersion {
+    AccountVersion {
+        id: "9f86d081884c7d659a2feaa0c55ad015".to_owned(),
+        generation: 1,
+    }
+}
+
+/// Writes the account of this version.
+async fn write_account(composer: &Composer, version: &AccountVersion) {
+    let account = json!({
+        "name": "kim", "id": version.id, "generation": version.generation, "password_hash": "none",
+    });
+    let mut batch = Batch::new();
+    batch.put_json("account", "kim", to_raw_value(&account).unwrap());
+    composer.store().commit(batch).await.unwrap();
+}
+
+fn source(address: &str) -> Source {
+    Source::of(address.parse().unwrap())
+}
+
 async fn token(composer: &Composer, uuids: &[&str]) -> String {
     let new = NewToken {
         uuids: uuids.iter().map(|uuid| (*uuid).to_owned()).collect(),
         ..NewToken::default()
     };
-    composer.make_agent_token(new, "kim").await.unwrap().token
+    composer
+        .make_agent_token(new, "kim", &maker())
+        .await
+        .unwrap()
+        .token
 }
 
 fn asked(token: &str, uuid: &str) -> Enrolment {
@@ -210,7 +241,7 @@ fn asked(token: &str, uuid: &str) -> Enrolment {
 /// As the door does it.
 async fn enrol(composer: &Composer, token: &str, uuid: &str) -> Result<Enrolled, ServiceError> {
     let asked = asked(token, uuid);
-    let admitted = composer.may_enrol(&asked, "10.0.0.7").await?;
+    let admitted = composer.may_enrol(&asked, source("10.0.0.7")).await?;
     assert_eq!(admitted.expect("a token that there is").by, "kim");
     composer.enrol(&asked).await
 }
@@ -272,7 +303,10 @@ async fn a_token_enrols_the_hosts_that_it_names_each_once_until_it_ends() {
     assert_eq!(agents.len(), 2);
     assert!(agents.iter().all(Agent::speaks), "{agents:?}");
     // The one that was over was forgotten when the next was made.
-    assert_eq!(composer.may_enrol(&asked(&bulk, TWO), "10.0.0.7").await, Ok(None));
+    assert_eq!(
+        composer.may_enrol(&asked(&bulk, TWO), source("10.0.0.7")).await,
+        Ok(None)
+    );
     composer.close().await;
 }
 
@@ -297,7 +331,10 @@ async fn a_token_that_was_withdrawn_enrols_nobody_at_any_manager_and_who_came_wi
     other.withdraw_agent_token(&name(&bulk)).await.unwrap();
     assert_eq!(open().await, BTreeSet::from([(name(&single), 1)]));
     for manager in [&composer, &other] {
-        assert_eq!(manager.may_enrol(&asked(&bulk, TWO), "10.0.0.7").await, Ok(None));
+        assert_eq!(
+            manager.may_enrol(&asked(&bulk, TWO), source("10.0.0.7")).await,
+            Ok(None)
+        );
         let late = manager.enrol(&asked(&bulk, TWO)).await.unwrap_err();
         assert!(late.message.contains("withdrawn"), "{late:?}");
     }
@@ -321,12 +358,39 @@ async fn who_tries_tokens_that_there_are_not_is_turned_away_and_others_are_not()
     let good = token(&composer, &[ONE]).await;
     for _ in 0..5 {
         let wrong = asked(&"0".repeat(good.len()), ONE);
-        assert_eq!(composer.may_enrol(&wrong, "10.0.0.7").await, Ok(None));
+        assert_eq!(composer.may_enrol(&wrong, source("10.0.0.7")).await, Ok(None));
     }
-    let locked = composer.may_enrol(&asked(&good, ONE), "10.0.0.7").await;
+    let locked = composer.may_enrol(&asked(&good, ONE), source("10.0.0.7")).await;
     assert_eq!(locked.unwrap_err().code, ErrorCode::Unavailable);
-    let elsewhere = composer.may_enrol(&asked(&good, ONE), "10.0.0.8").await;
+    let elsewhere = composer.may_enrol(&asked(&good, ONE), source("10.0.0.8")).await;
     assert!(elsewhere.unwrap().is_some());
+    composer.close().await;
+}
+
+/// Fault 82: a token by which agents are enrolled.
+#[tokio::test]
+async fn a_token_enrols_nobody_once_its_account_is_another_one_or_was_changed() {
+    let pool = Pool::new();
+    let composer = pool.first_manager().await;
+    let bulk = token(&composer, &[ONE, TWO]).await;
+    enrol(&composer, &bulk, ONE).await.unwrap();
+    let changed = AccountVersion {
+        generation: 2,
+        ..maker()
+    };
+    let of_the_same_name = AccountVersion {
+        id: "60303ae22b998861bce3b28f33eec1be".to_owned(),
+        ..maker()
+    };
+    for version in [changed, of_the_same_name] {
+        write_account(&composer, &version).await;
+        refused(
+            enrol(&composer, &bulk, TWO).await,
+            ErrorCode::Forbidden,
+            "the account kim that made the token",
+        );
+        assert_eq!(composer.open_agent_tokens().await.unwrap(), []);
+    }
     composer.close().await;
 }
 
@@ -385,7 +449,7 @@ async fn a_host_that_is_retired_has_no_agent_and_gets_none_before_it_is_back() {
             ErrorCode::Conflict
         );
         let refused = manager
-            .may_enrol(&asked(&again, ONE), "10.0.0.7")
+            .may_enrol(&asked(&again, ONE), source("10.0.0.7"))
             .await
             .unwrap_err();
         assert!(refused.message.contains("is retired since"), "{refused:?}");

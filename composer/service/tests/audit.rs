@@ -24,6 +24,7 @@ fn asked(n: u64) -> Record {
         status: None,
         made: None,
         times: 1,
+        paths: 1,
     }
 }
 
@@ -206,6 +207,46 @@ async fn whoever_is_refused_again_and_again_does_not_fill_the_log() {
     let all: u64 = entries.iter().map(|entry| entry.record.times).sum();
     assert_eq!(all, 2_000);
     verified(&log).await.unwrap();
+}
+
+/// Fault 78: a flood is one entry, which counts requests and addresses.
+#[tokio::test(start_paused = true)]
+async fn a_flood_of_denied_requests_is_told_as_one_with_the_number_of_addresses() {
+    let store = in_memory();
+    let log = log(&store);
+    for n in 0..2_088 {
+        let record = Record {
+            kind: Kind::Denied,
+            by: None,
+            role: None,
+            from: "10.0.0.9".to_owned(),
+            status: Some(401),
+            ..asked(n % 295)
+        };
+        log.deny(record).await;
+    }
+    log.write_denials().await;
+    let entries = log.after(0, 100).await.unwrap();
+    let told: Vec<String> = entries.iter().map(ToString::to_string).collect();
+    assert_eq!(
+        told,
+        [
+            "somebody from 10.0.0.9 was denied POST /api/v1/thing/0: 401",
+            "somebody from 10.0.0.9 was denied 2,087 requests to 295 addresses: 401",
+        ]
+    );
+    verified(&log).await.unwrap();
+}
+
+/// Entries that were written before paths were counted keep their digest.
+#[test]
+fn an_entry_about_one_path_is_written_as_it_was_before() {
+    let entry = Entry::after(&Mark::default(), Timestamp::UNIX_EPOCH, asked(1)).unwrap();
+    let text = serde_json::to_string(&entry).unwrap();
+    assert!(!text.contains("paths") && !text.contains("times"), "{text}");
+    let again: Entry = serde_json::from_str(&text).unwrap();
+    assert_eq!(again, entry);
+    Mark::default().follow(&again).unwrap();
 }
 
 #[test]

@@ -2,54 +2,54 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that panics has failed, and says where")]
 
-use async_trait::async_trait;
-use jiff::{SignedDuration, Timestamp};
-use poolwright_executor::Clock as Now;
+#[path = "support/hands.rs"]
+mod hands;
+
+use hands::Hands;
+use jiff::SignedDuration;
 use poolwright_service::ErrorCode;
 use poolwright_service::access::AccessRules;
-use poolwright_service::clock::Clock;
+use poolwright_service::accounts::{Accounts, NewAccount, Principal, Role};
 use poolwright_service::sessions::{MOST, Session, Sessions, Whose};
 use poolwright_store::{PostgresOptions, PostgresStore, SqliteStore, Store, read_all};
 use std::process::Command;
-use std::sync::{Arc, Mutex};
-
-/// A clock that the test moves.
-#[derive(Default)]
-struct Hands(Mutex<Timestamp>);
-
-impl Hands {
-    fn pass(&self, time: SignedDuration) {
-        *self.0.lock().unwrap() += time;
-    }
-}
-
-impl Now for Hands {
-    fn now(&self) -> Timestamp {
-        *self.0.lock().unwrap()
-    }
-}
-
-#[async_trait]
-impl Clock for Hands {
-    async fn sleep_until(&self, _: Timestamp) {}
-}
+use std::sync::Arc;
 
 /// Two managers, each with a way of its own to one store.
 struct Site {
     stores: [Arc<dyn Store>; 2],
     clock: Arc<Hands>,
     managers: [Sessions; 2],
+    accounts: Accounts,
 }
 
 impl Site {
-    fn new(stores: [Arc<dyn Store>; 2]) -> Self {
+    async fn new(stores: [Arc<dyn Store>; 2]) -> Self {
         let clock = Arc::new(Hands::default());
         let managers = stores.clone().map(|store| Sessions::new(store, clock.clone()));
+        let accounts = Accounts::open(stores[0].clone(), clock.clone(), |_| Ok(()), || Ok(()));
+        let accounts = accounts.await.unwrap();
+        for name in ["else", "lee"] {
+            let new = NewAccount {
+                name: name.to_owned(),
+                password: format!("a password for {name}"),
+                role: Role::Operator,
+                bindings: vec![],
+                enabled: true,
+                must_change_password: false,
+            };
+            accounts.add(new).await.unwrap();
+        }
         Self {
             stores,
             clock,
             managers,
+            accounts,
         }
+    }
+
+    async fn account(&self, name: &str) -> Principal {
+        self.accounts.principal(name).await.unwrap().unwrap()
     }
 
     async fn is_good(&self, token: &str) -> bool {
@@ -67,11 +67,13 @@ impl Site {
 
 /// What holds on every store.
 async fn hold(stores: [Arc<dyn Store>; 2]) {
-    let site = Site::new(stores);
+    let site = Site::new(stores).await;
     let [first, second] = &site.managers;
+    let (admin, other_account) = (&site.account("admin").await, &site.account("else").await);
+    let own = Whose::Account(&admin.version.id);
 
     // Opened at one, good at the other; of its token the store learns nothing.
-    let opened = first.open("admin", None).await.unwrap();
+    let opened = first.open(admin).await.unwrap();
     assert_eq!(second.of(&opened.token).await.unwrap().unwrap().account, "admin");
     let (id, secret) = opened.token.split_at(opened.session.id.len());
     assert_eq!(id, opened.session.id);
@@ -91,20 +93,17 @@ async fn hold(stores: [Arc<dyn Store>; 2]) {
     }
 
     // Ended at one, and at once good at none; nobody ends another's.
-    let other = first.open("else", None).await.unwrap();
-    let refused = second
-        .end(Whose::Account("admin"), &other.session.id)
-        .await
-        .unwrap_err();
+    let other = first.open(other_account).await.unwrap();
+    let refused = second.end(own, &other.session.id).await.unwrap_err();
     assert_eq!(refused.code, ErrorCode::NotFound);
-    second.end(Whose::Account("admin"), id).await.unwrap();
+    second.end(own, id).await.unwrap();
     assert!(!site.is_good(&opened.token).await);
     assert!(site.is_good(&other.token).await);
 
     // One that is used goes on, and not for ever; one that is idle ends.
     let (busy, idle) = (
-        first.open("admin", None).await.unwrap(),
-        second.open("admin", None).await.unwrap(),
+        first.open(admin).await.unwrap(),
+        second.open(admin).await.unwrap(),
     );
     let rules = AccessRules::default();
     let often = rules.idle() - SignedDuration::from_mins(5);
@@ -117,14 +116,14 @@ async fn hold(stores: [Arc<dyn Store>; 2]) {
     assert!(!site.is_good(&idle.token).await);
     site.clock.pass(often);
     assert!(!site.is_good(&busy.token).await, "each ends after twelve hours");
-    assert_eq!(first.all(Whose::Account("admin")).await.unwrap(), []);
+    assert_eq!(first.all(own).await.unwrap(), []);
 
     // What is over is forgotten at the next login.
-    let last = first.open("admin", None).await.unwrap();
+    let last = first.open(admin).await.unwrap();
     assert_eq!(site.kept().await, std::slice::from_ref(&last.session));
 
     // Many log in at once, at both: so many have a session, and nobody one more.
-    let logins = (0..MOST + 6).map(|n| site.managers[n % 2].open("admin", None));
+    let logins = (0..MOST + 6).map(|n| site.managers[n % 2].open(admin));
     let mut opened = 1;
     for login in futures_util::future::join_all(logins).await {
         match login {
@@ -133,28 +132,26 @@ async fn hold(stores: [Arc<dyn Store>; 2]) {
         }
     }
     while opened < MOST {
-        first.open("admin", None).await.unwrap();
+        first.open(admin).await.unwrap();
         opened += 1;
     }
-    assert_eq!(second.all(Whose::Account("admin")).await.unwrap().len(), MOST);
-    let full = second.open("admin", None).await.err().unwrap();
+    assert_eq!(second.all(own).await.unwrap().len(), MOST);
+    let full = second.open(admin).await.err().unwrap();
     assert!(
         full.message.contains("64 sessions") && full.hint.is_some(),
         "{full}"
     );
-    second.open("else", None).await.unwrap();
-    first
-        .end(Whose::Account("admin"), &last.session.id)
-        .await
-        .unwrap();
-    second.open("admin", None).await.unwrap();
+    second.open(other_account).await.unwrap();
+    first.end(own, &last.session.id).await.unwrap();
+    second.open(admin).await.unwrap();
     heed(&site).await;
 }
 
 /// Rules set at one manager apply at both, also to open sessions.
 async fn heed(site: &Site) {
     let [first, second] = &site.managers;
-    let opened = first.open("lee", None).await.unwrap();
+    let lee = &site.account("lee").await;
+    let opened = first.open(lee).await.unwrap();
     let kept = second.access().kept().await.unwrap();
     let rules = AccessRules {
         idle_s: 100,
@@ -172,7 +169,7 @@ async fn heed(site: &Site) {
     }
     site.clock.pass(SignedDuration::from_secs(95));
     assert!(!site.is_good(&opened.token).await, "each ends after ten minutes");
-    let idle = first.open("lee", None).await.unwrap();
+    let idle = first.open(lee).await.unwrap();
     site.clock.pass(SignedDuration::from_secs(120));
     assert!(!site.is_good(&idle.token).await);
 
@@ -180,7 +177,7 @@ async fn heed(site: &Site) {
     let kept = first.access().kept().await.unwrap();
     first.set_rules(AccessRules::default(), &kept).await.unwrap();
     assert!(!site.is_good(&idle.token).await);
-    assert_eq!(second.all(Whose::Account("lee")).await.unwrap(), []);
+    assert_eq!(second.all(Whose::Account(&lee.version.id)).await.unwrap(), []);
 }
 
 #[tokio::test]

@@ -54,18 +54,34 @@ impl DataDir {
 
     /// What this folder's manager knows of its database; nothing before the first start.
     pub fn remembered(&self) -> Result<Option<Remembered>, OpenError> {
-        let path = self.file(CLUSTER);
+        let Some(mut remembered) = Self::remembered_by(&self.path)? else {
+            return Ok(None);
+        };
+        let latest = self.latest();
+        if let Some(why) = doubt(latest, remembered.revision) {
+            tracing::warn!(
+                file = %self.file(LATEST).display(),
+                up_to = remembered.revision,
+                "{why}: an older copy of the database is detected up to this commit only; after a power cut this is \
+                 expected, else check that the data directory and its database belong together: poolwright diff"
+            );
+        }
+        remembered.revision = remembered.revision.max(latest.unwrap_or_default());
+        Ok(Some(remembered))
+    }
+
+    /// The flushed state of a folder that another process may hold.
+    pub fn remembered_by(path: &Path) -> Result<Option<Remembered>, OpenError> {
+        let path = path.join(CLUSTER);
         let text = match fs::read(&path) {
             Ok(text) => text,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(unusable(&path, &error)),
         };
-        let mut remembered: Remembered =
-            serde_json::from_slice(&text).map_err(|error| OpenError::Damaged {
-                place: path.display().to_string(),
-                reason: error.to_string(),
-            })?;
-        remembered.revision = remembered.revision.max(self.latest());
+        let remembered = serde_json::from_slice(&text).map_err(|error| OpenError::Damaged {
+            place: path.display().to_string(),
+            reason: error.to_string(),
+        })?;
         Ok(Some(remembered))
     }
 
@@ -107,15 +123,24 @@ impl DataDir {
             .write_all_at(format!("{revision:020} {revision:020}\n").as_bytes(), 0)
     }
 
-    /// 0 where there is none, or it can't be read.
-    fn latest(&self) -> u64 {
+    /// `None` where there is none, or it can't be read.
+    fn latest(&self) -> Option<u64> {
         let mut text = [0; 42];
         let read = self.latest.read_exact_at(&mut text, 0);
         let text = std::str::from_utf8(&text).unwrap_or_default();
         match text.trim_end().split_once(' ') {
-            Some((once, again)) if read.is_ok() && once == again => once.parse().unwrap_or_default(),
-            _ => 0,
+            Some((once, again)) if read.is_ok() && once == again => once.parse().ok(),
+            _ => None,
         }
+    }
+}
+
+/// Why the note of the last commit is not trusted. It is written whenever `flushed` is, and before it.
+fn doubt(latest: Option<u64>, flushed: u64) -> Option<&'static str> {
+    match latest {
+        None => Some("the note of the last commit is missing or damaged"),
+        Some(latest) if latest < flushed => Some("the note of the last commit is older than its directory"),
+        Some(_) => None,
     }
 }
 
@@ -180,5 +205,35 @@ pub(crate) fn unusable(path: &Path, error: &io::Error) -> OpenError {
     OpenError::Io {
         place: path.display().to_string(),
         reason: error.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Fault 87: the note of the last commit is lost, torn, or an older one.
+    #[test]
+    fn a_note_of_the_last_commit_that_is_lost_torn_or_older_is_doubted() {
+        let folder = tempfile::tempdir().unwrap();
+        let note = folder.path().join(LATEST);
+        let first = DataDir::open(folder.path()).unwrap();
+        first.note("cluster", 7);
+        drop(first);
+        let seen = || {
+            let dir = DataDir::open(folder.path()).unwrap();
+            let revision = dir.remembered().unwrap().unwrap().revision;
+            (doubt(dir.latest(), 7).is_some(), revision)
+        };
+        let number = |number: u64| format!("{number:020} {number:020}\n");
+        assert_eq!(seen(), (false, 7));
+        fs::write(&note, number(9)).unwrap();
+        assert_eq!(seen(), (false, 9));
+        for wrong in [number(3), format!("{:020} {:020}\n", 9, 8), String::new()] {
+            fs::write(&note, &wrong).unwrap();
+            assert_eq!(seen(), (true, 7), "{wrong:?}");
+        }
+        fs::remove_file(&note).unwrap();
+        assert_eq!(seen(), (true, 7));
     }
 }

@@ -11,8 +11,9 @@ pub enum StoreError {
         expected: Option<u64>,
         found: Option<u64>,
     },
-    /// The disk is full or read-only, or the database does not answer. Worth trying again later.
-    #[error("the store can't be used just now: {reason}; nothing was changed, {hint}")]
+    /// The disk is full or read-only, or the database does not answer: a later try may succeed. Or it is damaged: see
+    /// [`StoreError::is_damage`].
+    #[error("the store can't be used{}: {reason}; nothing was changed, {hint}", just_now(.hint))]
     Unavailable { reason: String, hint: &'static str },
     /// A document is not what its kind should be: written by another version, or by hand.
     #[error("{kind} {id} can't be read or written as what it should be: {reason}")]
@@ -23,6 +24,16 @@ pub enum StoreError {
     },
 }
 
+/// The hint for a damaged database.
+pub(crate) const RESTORE: &str = "restore a backup";
+
+fn just_now(hint: &str) -> &'static str {
+    match hint {
+        RESTORE => "",
+        _ => " just now",
+    }
+}
+
 impl StoreError {
     pub(crate) fn malformed(kind: &str, id: &str, reason: &dyn std::fmt::Display) -> Self {
         Self::Malformed {
@@ -30,6 +41,11 @@ impl StoreError {
             id: id.to_owned(),
             reason: reason.to_string(),
         }
+    }
+
+    /// Whether the database is damaged, so that a retry does not help.
+    pub fn is_damage(&self) -> bool {
+        matches!(self, Self::Unavailable { hint, .. } if *hint == RESTORE)
     }
 
     pub fn is_conflict(&self) -> bool {
@@ -58,6 +74,8 @@ pub enum OpenError {
         found: u32,
         known: u32,
     },
+    #[error("{place} has the tables of an earlier version")]
+    Older { place: String },
     #[error("{place} is damaged ({reason}): restore a backup")]
     Damaged { place: String, reason: String },
     #[error(

@@ -2,6 +2,7 @@
 
 use crate::check::{Check, Verdict, verdict};
 use crate::holders::{self, How};
+use crate::module::{NVIDIA, NVIDIA_DRIVER};
 use crate::preflight::{Coming, preflight};
 use crate::sight::{Device, Named, Sight};
 use crate::verify::{Expected, verify};
@@ -9,11 +10,10 @@ use crate::wire::{HolderSaid, Target};
 use poolwright_driver::{Confirmation, DriverError, Learned, LinkSeen, Room};
 use poolwright_model::id::GpuId;
 use poolwright_model::units::Bytes;
-use poolwright_pcie::{Ids, Link, NvmlState, Slot};
+use poolwright_pcie::{Address, Ids, Link, NvmlState, Slot};
+use std::collections::BTreeSet;
 use std::path::Path;
 
-/// Vendor of NVIDIA's devices.
-const NVIDIA: u16 = 0x10de;
 /// Of those who hold a GPU no more are named.
 const MOST_NAMED: usize = 200;
 
@@ -45,7 +45,7 @@ pub(crate) fn room(root: &Path, sight: &Sight, target: &Target) -> Room {
     }
     let told = |least: Verdict| in_words(&checks, least);
     match verdict(&checks) {
-        Verdict::Good => Room::Enough,
+        Verdict::Good | Verdict::NotApplicable => Room::Enough,
         Verdict::CannotTell => Room::CannotTell {
             reason: format!("slot {name}: {}", told(Verdict::CannotTell)),
         },
@@ -140,26 +140,26 @@ fn checks(sight: &Sight, device: &Device<'_>, expected: &Expected) -> Vec<Check>
     checks
 }
 
-/// Where the driver's library is installed, the driver is expected to show the GPU.
+/// A driver that drives the GPU, or whose library is installed, is expected to show it.
 fn driver(sight: &Sight, device: &Device<'_>) -> Option<Check> {
     // Handed to a guest, whose driver is out of sight.
     if device.gpu().driver.as_deref() == Some("vfio-pci") {
         return None;
     }
+    let is_driven = device.gpu().driver.as_deref() == Some(NVIDIA_DRIVER);
     match &sight.nvml {
-        NvmlState::NotAsked | NvmlState::Absent => None,
-        NvmlState::NoDriver => Some(Check::bad(
-            "driver",
-            "the NVIDIA driver is installed and not loaded",
-        )),
-        NvmlState::Failed { why } => Some(Check::bad(
-            "driver",
-            format!("the NVIDIA driver can't be asked: {why}"),
-        )),
+        NvmlState::Absent { .. } if !is_driven => None,
         NvmlState::Ready { .. } => Some(match device.uuid() {
             Some(uuid) => Check::good("driver", uuid),
-            None => Check::bad("driver", "the NVIDIA driver doesn't show it"),
+            None => Check::bad("driver", "not visible to the NVIDIA driver"),
         }),
+        state => {
+            let fault = state.fault()?;
+            Some(Check::bad(
+                "driver",
+                format!("the NVIDIA driver can't be asked: {fault}"),
+            ))
+        }
     }
 }
 
@@ -202,7 +202,7 @@ fn learn(device: &Device<'_>, gpu: GpuId) -> Learned {
     }
 }
 
-/// Who uses the GPUs. Where not everybody could be looked into, it is not known.
+/// The holders of the GPUs; an error if none is known and a process that may be one could not be read.
 pub(crate) fn held(root: &Path, sight: &Sight, target: &Target) -> Result<Vec<HolderSaid>, DriverError> {
     let devices = match found(sight, target) {
         Ok(devices) => devices,
@@ -210,24 +210,39 @@ pub(crate) fn held(root: &Path, sight: &Sight, target: &Target) -> Result<Vec<Ho
         Err(Missing::Gone(_)) => return Ok(Vec::new()),
         Err(missing) => return Err(DriverError::no_effect(missing.why())),
     };
-    let (mut said, mut unseen) = (Vec::new(), 0);
+    let (mut said, mut unseen, mut unreadable, mut cleared) = (Vec::new(), 0, BTreeSet::new(), None);
     for (device, gpu) in devices.iter().zip(ids(target, &devices)) {
-        for function in &device.functions {
-            let is_gpu = function.address == device.address();
-            let says = device.driver_says.filter(|_| is_gpu);
-            let held = holders::holders(root, function.address, says);
-            unseen = unseen.max(held.unseen);
-            said.extend(held.holders.into_iter().map(|holder| HolderSaid {
-                gpu: gpu.clone(),
-                pid: holder.pid,
-                command: format!("{} ({} {})", holder.by, how(holder.how), holder.what),
-            }));
+        let functions: Vec<Address> = device.functions.iter().map(|function| function.address).collect();
+        let held = holders::holders(root, &functions, device.driver_says);
+        unseen = unseen.max(held.unseen);
+        for process in held.unreadable {
+            if process.may_hold {
+                unreadable.insert(process.to_string());
+            } else {
+                cleared = Some(process);
+            }
         }
+        said.extend(held.holders.into_iter().map(|holder| HolderSaid {
+            gpu: gpu.clone(),
+            pid: holder.pid,
+            command: format!("{} ({} {})", holder.by, how(holder.how), holder.what),
+        }));
+    }
+    // Once for all GPUs of the request.
+    if let Some(process) = cleared {
+        tracing::info!(%process, "process not readable; the driver lists no use by it");
     }
     // Who is known to hold it is told, whoever else may.
     if said.is_empty() && unseen > 0 {
-        let message = format!("{unseen} processes of this host could not be looked into");
-        return Err(DriverError::no_effect(message).with_hint("let the agent run as root"));
+        let named: Vec<String> = unreadable.into_iter().collect();
+        let more = unseen.saturating_sub(named.len());
+        let more = match more {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        let message = format!("holders unknown, could not read {}{more}", named.join("; "));
+        return Err(DriverError::no_effect(message)
+            .with_hint("let the agent run as root, with CAP_SYS_PTRACE, in the host's own namespaces"));
     }
     let more = said.len().saturating_sub(MOST_NAMED);
     said.truncate(MOST_NAMED);

@@ -6,6 +6,8 @@ use serde::Serialize;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
+    /// The check does not apply to this host.
+    NotApplicable,
     Good,
     /// It could not be read, or this host doesn't show it. Never taken for good.
     CannotTell,
@@ -26,6 +28,14 @@ impl Check {
         Self {
             check,
             verdict: Verdict::Good,
+            says: says.into(),
+        }
+    }
+
+    pub(crate) fn not_applicable(check: &'static str, says: impl Into<String>) -> Self {
+        Self {
+            check,
+            verdict: Verdict::NotApplicable,
             says: says.into(),
         }
     }
@@ -68,4 +78,5 @@ pub fn verdict(checks: &[Check]) -> Verdict {
         .map(|check| check.verdict)
         .max()
         .unwrap_or(Verdict::Good)
+        .max(Verdict::Good)
 }

@@ -1,6 +1,7 @@
 //! What a host has: itself, its GPUs, and where more could be plugged in.
 
 use crate::host::{self, Identity};
+use crate::module::NVIDIA_DRIVER;
 use poolwright_pcie::{Fault, Function, Machine, Nvml, NvmlGpu, NvmlState, Port, Slot};
 use serde::Serialize;
 use std::path::Path;
@@ -10,7 +11,7 @@ use std::path::Path;
 pub struct Gpu {
     #[serde(flatten)]
     pub function: Function,
-    /// `None`: the driver doesn't know it.
+    /// `None`: the driver doesn't know it, or was not asked.
     pub driver_says: Option<NvmlGpu>,
 }
 
@@ -20,6 +21,9 @@ pub struct Inventory {
     pub host: Identity,
     /// How the NVIDIA driver's library is. That there is none is healthy where there is no GPU.
     pub nvml: NvmlState,
+    /// Why the NVIDIA driver could not be asked about the GPUs that it drives.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub nvml_fault: Option<String>,
     /// All functions that are GPUs.
     pub gpus: Vec<Gpu>,
     /// GPUs that the driver's library names and the kernel doesn't, or that it lost: they are nowhere else.
@@ -41,6 +45,19 @@ pub fn inventory(root: &Path, nvml: &Nvml) -> Inventory {
         Ok(known) => (nvml.state(), known),
         Err(state) => (state, Vec::new()),
     };
+    let driven: Vec<String> = gpus
+        .iter()
+        .filter(|gpu| gpu.driver.as_deref() == Some(NVIDIA_DRIVER))
+        .map(|gpu| gpu.address.to_string())
+        .collect();
+    let nvml_fault = state.fault().and_then(|why| match (driven.is_empty(), &state) {
+        (false, _) => Some(format!(
+            "the NVIDIA driver drives {} and can't be asked: {why}",
+            driven.join(", ")
+        )),
+        (true, NvmlState::Failed { .. }) => Some(format!("the NVIDIA driver can't be asked: {why}")),
+        (true, _) => None,
+    });
     let gpus = gpus.into_iter().map(|function| {
         let place = known.iter().position(|gpu| gpu.address == Some(function.address));
         let driver_says = place.map(|place| known.swap_remove(place));
@@ -52,6 +69,7 @@ pub fn inventory(root: &Path, nvml: &Nvml) -> Inventory {
     Inventory {
         host: host::identity(root),
         nvml: state,
+        nvml_fault,
         gpus: gpus.collect(),
         strays: known,
         others,

@@ -41,7 +41,7 @@ pub mod wire;
 
 pub use check::{Check, Verdict, verdict};
 pub use client::AgentHost;
-pub use holders::{Holder, Holders, How, holders};
+pub use holders::{Holder, Holders, How, Unreadable, holders};
 pub use host::{Identity, identity};
 pub use inventory::{Gpu, Inventory, inventory};
 pub use preflight::{Coming, preflight};

@@ -1,15 +1,53 @@
-//! Kernel modules: whether one is installed for the kernel that runs, and whether it drives a device.
+//! Drivers of a device: whether one runs, or its module is installed for the kernel that runs.
 //!
 //! The NVIDIA module refuses to load while there is no GPU, so that it isn't loaded says nothing before the first one
 //! comes: what is installed does.
 
+use crate::check::Check;
 use poolwright_pcie::Ids;
 use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 
+/// Vendor of NVIDIA's devices.
+pub(crate) const NVIDIA: u16 = 0x10de;
+/// The name of their driver.
+pub(crate) const NVIDIA_DRIVER: &str = "nvidia";
+/// The classes of GPUs: 3D controllers, as those of data centres are, and those with an output for a screen.
+const GPUS: [u32; 2] = [0x03_0200, 0x03_0000];
+
+/// Whether something would drive a GPU with these ids that comes. `kernel` is the release that runs.
+pub(crate) fn check(root: &Path, kernel: Option<&str>, ids: Ids) -> Check {
+    let of_class = |kernel, class| drivers(root, kernel, &alias(ids, class));
+    let installed = kernel.and_then(|kernel| {
+        let [three_d, with_screen] = GPUS.map(|class| of_class(kernel, class));
+        three_d.filter(|modules| !modules.is_empty()).or(with_screen)
+    });
+    let kernel = kernel.unwrap_or("?");
+    match (installed, registered(root, ids)) {
+        (Some(modules), _) if !modules.is_empty() => Check::good("driver", modules.join(", ")),
+        (_, Some(driver)) => Check::good("driver", driver),
+        (None, None) => Check::cannot_tell("driver", format!("the modules of kernel {kernel} can't be read")),
+        (Some(_), None) => Check::bad(
+            "driver",
+            format!(
+                "no module for {:04x}:{:04x} is installed for kernel {kernel}",
+                ids.vendor, ids.device
+            ),
+        ),
+    }
+}
+
+/// A driver that runs and takes it, wherever its module came from: NVIDIA's, of a container or built in; or the one that
+/// hands it to a guest, whose own driver is out of sight.
+fn registered(root: &Path, ids: Ids) -> Option<&'static str> {
+    let runs = |driver: &&str| root.join("sys/bus/pci/drivers").join(driver).exists();
+    let own = (ids.vendor == NVIDIA).then_some(NVIDIA_DRIVER).filter(runs);
+    own.or_else(|| Some("vfio-pci").filter(runs))
+}
+
 /// A device as the kernel's table of aliases spells it.
-pub(crate) fn alias(ids: Ids, class: u32) -> String {
+fn alias(ids: Ids, class: u32) -> String {
     let (base, sub, interface) = (class >> 16 & 0xff, class >> 8 & 0xff, class & 0xff);
     format!(
         "pci:v{:08X}d{:08X}sv{:08X}sd{:08X}bc{base:02X}sc{sub:02X}i{interface:02X}",
@@ -18,7 +56,7 @@ pub(crate) fn alias(ids: Ids, class: u32) -> String {
 }
 
 /// The modules that drive a device, of those installed for a kernel. `None`: its table can't be read.
-pub(crate) fn drivers(root: &Path, kernel: &str, alias: &str) -> Option<Vec<String>> {
+fn drivers(root: &Path, kernel: &str, alias: &str) -> Option<Vec<String>> {
     // A kernel's name has no way out of the folder.
     let is_name = !kernel.is_empty() && !kernel.contains('/') && kernel != "..";
     let path = root.join("lib/modules").join(kernel).join("modules.alias");

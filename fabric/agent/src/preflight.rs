@@ -9,11 +9,6 @@ use poolwright_model::units::Bytes;
 use poolwright_pcie::{Address, Ids, Look, Port};
 use std::path::Path;
 
-/// The classes of GPUs: 3D controllers, as those of data centres are, and those with an output for a screen.
-const GPUS: [u32; 2] = [0x03_0200, 0x03_0000];
-/// Vendor of NVIDIA's devices.
-const NVIDIA: u16 = 0x10de;
-
 /// What is to come.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Coming {
@@ -38,7 +33,7 @@ pub fn preflight(
         checks.push(window(port, &coming.bars));
     }
     if let Some(ids) = coming.ids {
-        checks.push(driver(root, kernel, ids));
+        checks.push(module::check(root, kernel, ids));
     }
     checks
 }
@@ -108,34 +103,4 @@ fn window(port: &Port, bars: &[Bytes]) -> Check {
         Bytes(window.largest_free())
     );
     Check::that("window", window.fit(&sizes), good, bad)
-}
-
-/// A driver that runs and takes it, wherever its module came from: NVIDIA's, of a container or built in; or the one that
-/// hands it to a guest, whose own driver is out of sight.
-fn registered(root: &Path, ids: Ids) -> Option<&'static str> {
-    let runs = |driver: &&str| root.join("sys/bus/pci/drivers").join(driver).exists();
-    let own = (ids.vendor == NVIDIA).then_some("nvidia").filter(runs);
-    own.or_else(|| Some("vfio-pci").filter(runs))
-}
-
-fn driver(root: &Path, kernel: Option<&str>, ids: Ids) -> Check {
-    let of_class = |kernel, class| module::drivers(root, kernel, &module::alias(ids, class));
-    let installed = kernel.and_then(|kernel| {
-        let [three_d, with_screen] = GPUS.map(|class| of_class(kernel, class));
-        three_d.filter(|modules| !modules.is_empty()).or(with_screen)
-    });
-    let kernel = kernel.unwrap_or("?");
-    match installed {
-        None => Check::cannot_tell("driver", format!("the modules of kernel {kernel} can't be read")),
-        Some(modules) => {
-            let bad = format!(
-                "no module for {:04x}:{:04x} is installed for kernel {kernel}",
-                ids.vendor, ids.device
-            );
-            match registered(root, ids).filter(|_| modules.is_empty()) {
-                Some(driver) => Check::good("driver", driver),
-                None => Check::that("driver", !modules.is_empty(), modules.join(", "), bad),
-            }
-        }
-    }
 }

@@ -4,16 +4,14 @@
 //! by Linux. So what is to be written on the kernel's line is computed from the slots and from the GPUs that are to come.
 
 use crate::check::{Check, Verdict, verdict};
-use crate::inventory::Inventory;
-use crate::module;
+use crate::inventory::{Gpu, Inventory};
+use crate::module::{self, NVIDIA, NVIDIA_DRIVER};
 use poolwright_model::units::Bytes;
-use poolwright_pcie::{Ids, Port};
+use poolwright_pcie::{Ids, NvmlState, Port};
 use serde::Serialize;
 use std::fs;
 use std::path::Path;
 
-/// The class of a 3D controller.
-const THREE_D: u32 = 0x03_0200;
 const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
 
@@ -39,7 +37,7 @@ pub struct Largest {
 pub struct Advice {
     #[serde(flatten)]
     pub check: Check,
-    /// To be done by whoever is in charge of the host; nothing where it is good.
+    /// What the host's administrator does about it; nothing where it is good.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub todo: Option<String>,
 }
@@ -78,14 +76,15 @@ pub fn prepare(root: &Path, host: &Inventory, largest: &Largest) -> Preparation 
         option(window),
         option(mmio)
     );
-    let mut advice = vec![
+    let advice = vec![
         slots_of(&ports, rustix::process::geteuid().is_root()),
         room(host, &ports, &largest.bars, &kernel_line),
         firmware(host, all),
         address_bits(root, all),
         driver(root, host, largest.ids),
+        persistence(host),
+        services(root),
     ];
-    advice.extend(keepers(root, host));
     Preparation {
         slots: ports.len(),
         window_bytes: window,
@@ -124,7 +123,7 @@ fn option(bytes: u64) -> String {
 }
 
 fn advise(check: Check, todo: impl Into<String>) -> Advice {
-    let todo = (check.verdict != Verdict::Good).then(|| todo.into());
+    let todo = (check.verdict > Verdict::Good).then(|| todo.into());
     Advice { check, todo }
 }
 
@@ -195,7 +194,13 @@ fn room(host: &Inventory, ports: &[&Port], bars: &[Bytes], kernel_line: &str) ->
 fn firmware(host: &Inventory, all: u64) -> Advice {
     let windows = host.ports.iter().flat_map(|port| &port.windows);
     let above = windows.filter(|window| window.start >= 4 * GIB).count();
+    let shows_functions = !host.gpus.is_empty() || !host.others.is_empty();
     let check = match above {
+        0 if host.ports.is_empty() && shows_functions => Check::not_applicable(
+            "firmware",
+            "this machine has no PCIe bridges, and so no windows to assign",
+        ),
+        0 if host.ports.is_empty() => Check::cannot_tell("firmware", "no PCI function can be read"),
         0 => Check::bad("firmware", "no bridge has a window above 4 GiB"),
         _ => Check::good("firmware", "bridges have windows above 4 GiB"),
     };
@@ -243,21 +248,21 @@ fn address_bits(root: &Path, all: u64) -> Advice {
     )
 }
 
+/// A driver that drives such a GPU on this host is there, wherever its module came from.
 fn driver(root: &Path, host: &Inventory, ids: Option<Ids>) -> Advice {
-    let kernel = host.host.kernel.as_deref();
-    let drivers = kernel
-        .zip(ids)
-        .map(|(kernel, ids)| module::drivers(root, kernel, &module::alias(ids, THREE_D)));
-    let kernel = kernel.unwrap_or("?");
-    let check = match drivers {
-        None => Check::cannot_tell("driver", "which GPU is to come was not said: --ids"),
-        Some(None) => Check::cannot_tell("driver", format!("the modules of kernel {kernel} can't be read")),
-        Some(Some(modules)) => Check::that(
-            "driver",
-            !modules.is_empty(),
-            modules.join(", "),
-            format!("no module for it is installed for kernel {kernel}"),
-        ),
+    let is_meant = |gpu: &&Gpu| {
+        gpu.function.ids.is_some_and(|own| match ids {
+            Some(ids) => (own.vendor, own.device) == (ids.vendor, ids.device),
+            // A BMC's display controller is of a GPU's class, too.
+            None => own.vendor == NVIDIA,
+        })
+    };
+    let mut meant = host.gpus.iter().filter(is_meant);
+    let driven = meant.find_map(|gpu| Some((gpu.function.driver.as_ref()?, gpu.function.address)));
+    let check = match (driven, ids) {
+        (Some((driver, address)), _) => Check::good("driver", format!("{driver} drives {address}")),
+        (None, Some(ids)) => module::check(root, host.host.kernel.as_deref(), ids),
+        (None, None) => Check::cannot_tell("driver", "which GPU is to come was not said: --ids"),
     };
     let todo = match ids {
         None => "say which GPU is to come, as lspci -nn shows it: --ids VENDOR:DEVICE, such as 10de:2330",
@@ -269,45 +274,63 @@ fn driver(root: &Path, host: &Inventory, ids: Option<Ids>) -> Advice {
     advise(check, todo)
 }
 
-/// What would hold GPUs that are to go.
-fn keepers(root: &Path, host: &Inventory) -> Vec<Advice> {
-    let persistent = host.gpus.iter().filter_map(|gpu| gpu.driver_says.as_ref());
-    let persistent = persistent.filter(|gpu| gpu.persistence == Some(true)).count();
-    let persistence = Check::that(
+/// GPUs that their driver keeps open. Unknown while the driver is not asked.
+fn persistence(host: &Inventory) -> Advice {
+    let mode = |gpu: &&Gpu| gpu.driver_says.as_ref().and_then(|says| says.persistence);
+    let is_unknown =
+        |gpu: &&Gpu| gpu.function.driver.as_deref() == Some(NVIDIA_DRIVER) && mode(gpu).is_none();
+    let all = host.gpus.len();
+    let persistent = host.gpus.iter().filter(|gpu| mode(gpu) == Some(true)).count();
+    let unknown = host.gpus.iter().filter(is_unknown).count();
+    if persistent == 0 && unknown > 0 {
+        let why = match &host.nvml {
+            NvmlState::NotAsked => "NVML was not asked, because --root is not the running machine".to_owned(),
+            state => state
+                .fault()
+                .unwrap_or_else(|| "the driver does not report it".to_owned()),
+        };
+        let says = format!("unknown for {unknown} of {all} GPUs: {why}");
+        return advise(
+            Check::cannot_tell("persistence", says),
+            "see Persistence Mode of nvidia-smi -q on the host",
+        );
+    }
+    let check = Check::that(
         "persistence",
         persistent == 0,
         "no GPU is in persistence mode",
-        format!(
-            "{persistent} of {} GPUs are in persistence mode, which holds them",
-            host.gpus.len()
-        ),
+        format!("{persistent} of {all} GPUs are in persistence mode, which holds them"),
     );
+    advise(
+        check,
+        "nothing, where the agent drains: it turns it off for a GPU that goes and on again if that is undone; else \
+         nvidia-persistenced --no-persistence-mode",
+    )
+}
+
+/// Programs that would hold GPUs that are to go.
+fn services(root: &Path) -> Advice {
     let running: Vec<&str> = KEEPERS
         .iter()
         .filter(|(process, _)| runs(root, process))
         .map(|(_, service)| *service)
         .collect();
-    let services = Check::that(
-        "services",
-        running.is_empty(),
-        "none that holds GPUs runs",
-        format!("{} hold GPUs", running.join(", ")),
-    );
-    vec![
-        advise(
-            persistence,
-            "nothing, where the agent drains: it turns it off for a GPU that goes and on again if that is undone; else \
-             nvidia-persistenced --no-persistence-mode",
+    let check = match running.is_empty() {
+        true if !root.join("proc/1").exists() => {
+            Check::cannot_tell("services", "the processes of this host can't be read")
+        }
+        true => Check::good("services", "none that holds GPUs runs"),
+        false => Check::bad("services", format!("{} hold GPUs", running.join(", "))),
+    };
+    let todo = match running.is_empty() {
+        true => "run it on the host itself, as root".to_owned(),
+        false => format!(
+            "let the agent's hooks stop them before a GPU goes and start them after one has come, as systemctl stop {} \
+             does: docs/HOSTS.md",
+            running.join(" ")
         ),
-        advise(
-            services,
-            format!(
-                "let the agent's hooks stop them before a GPU goes and start them after one has come, as systemctl stop {} \
-                 does: docs/HOSTS.md",
-                running.join(" ")
-            ),
-        ),
-    ]
+    };
+    advise(check, todo)
 }
 
 fn runs(root: &Path, process: &str) -> bool {

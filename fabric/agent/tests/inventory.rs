@@ -8,7 +8,7 @@ mod tree;
 use poolwright_agent::inventory;
 use poolwright_pcie::{Nvml, NvmlState};
 use std::fs;
-use tree::{Host, gpu_config, host, library};
+use tree::{GPU, Host, gpu_config, host, library};
 
 #[test]
 fn a_gpu_is_known_by_its_place_to_the_kernel_and_by_its_uuid_to_the_driver() {
@@ -40,4 +40,29 @@ fn a_host_without_a_gpu_and_without_a_driver_is_healthy() {
         (seen.nvml, seen.gpus.len(), seen.faults.len()),
         (NvmlState::NoDriver, 0, 0)
     );
+}
+
+/// Fault 92: reported only on a host whose GPU the driver drives.
+#[test]
+fn a_missing_library_is_a_fault_where_the_driver_drives_a_gpu() {
+    let (host, place) = host(&gpu_config());
+    let root = host.root.path();
+    let missing = Nvml::load_from(&root.join("libnvidia-ml.so.1"));
+    let seen = inventory(root, &missing);
+    let fault = seen.nvml_fault.unwrap();
+    for words in [
+        GPU,
+        "can't be asked",
+        "libnvidia-ml.so.1 was not found",
+        "LD_LIBRARY_PATH",
+    ] {
+        assert!(fault.contains(words), "{words}: {fault}");
+    }
+    assert_eq!(inventory(root, &Nvml::not_asked()).nvml_fault, None);
+    assert_eq!(
+        inventory(root, &Nvml::load_from(&library(&host))).nvml_fault,
+        None
+    );
+    fs::remove_file(place.join("driver")).unwrap();
+    assert_eq!(inventory(root, &missing).nvml_fault, None);
 }

@@ -382,6 +382,16 @@ mod tests {
         assert_eq!(name(None, Some("NVIDIA H200 NVL"), None), Some("h200-nvl-141gb"));
         assert_eq!(name(None, Some("NVIDIA L40S"), None), Some("l40s-48gb"));
         assert_eq!(name(None, Some("Tesla T4"), None), Some("t4-16gb"));
+        for (id, model, kind) in [
+            ("10de:31c2", "NVIDIA GB300", "gb300-288gb"),
+            ("10de:2324", "NVIDIA H800", "h800-sxm5-80gb"),
+            ("10de:2e12", "NVIDIA GB10", "gb10-128gb"),
+            ("10de:2204", "NVIDIA GeForce RTX 3090", "rtx-3090-24gb"),
+            ("10de:2231", "NVIDIA RTX A5000", "rtx-a5000-24gb"),
+        ] {
+            assert_eq!(name(Some(id), None, None), Some(kind));
+            assert_eq!(name(None, Some(model), None), Some(kind));
+        }
         // Two kinds share this id: the text decides, and nothing is guessed without it.
         assert_eq!(name(Some("10de:25b6"), Some("NVIDIA A2"), None), Some("a2-16gb"));
         assert_eq!(name(Some("10de:25b6"), None, Some(15.5)), None);

@@ -160,6 +160,9 @@ pub struct Host {
     /// What people call it: host name, else product and serial number.
     pub name: String,
     pub power_state: PowerState,
+    /// `None`: its BMC does not report it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub power_restore_policy: Option<PowerRestorePolicy>,
     pub ports: Vec<HostPort>,
     /// SMBIOS UUID, lower case.
     #[serde(default)]
@@ -185,6 +188,17 @@ pub enum PowerState {
     PoweringOff,
     #[default]
     Unknown,
+}
+
+/// The power state of a host after a power loss.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "kebab-case")]
+pub enum PowerRestorePolicy {
+    AlwaysOn,
+    AlwaysOff,
+    /// The state before the power loss.
+    LastState,
 }
 
 /// An upstream port of a host in one fabric.
@@ -243,6 +257,9 @@ pub struct Fabric {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Switch {
     pub id: SwitchId,
+    /// Its name at its manager.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
     pub fabric: FabricId,
     pub model: Option<String>,
     pub chassis: Option<ChassisId>,

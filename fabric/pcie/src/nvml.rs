@@ -2,6 +2,7 @@
 //!
 //! The library is loaded while the program runs: that it is missing, that no driver is loaded or that it lacks a call are
 //! states of a host, not failures. A host with no GPU has no driver, for its module refuses to load: that is healthy.
+//! Where the driver drives a GPU, [`NvmlState::fault`] says why it can't be asked.
 //!
 //! Handles and indices change whenever a GPU comes or goes: each look asks for them anew, and GPUs are named by their
 //! UUIDs.
@@ -14,12 +15,16 @@ use nvml_wrapper::{Device, Nvml as Wrapper};
 use serde::Serialize;
 use std::path::Path;
 
-/// Where distributions put it. By its full path nobody can slip in another one.
-const PLACES: [&str; 4] = [
-    "/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.1",
-    "/usr/lib/aarch64-linux-gnu/libnvidia-ml.so.1",
-    "/usr/lib64/libnvidia-ml.so.1",
-    "/run/nvidia/driver/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.1",
+/// The dynamic loader finds it by this name: in `LD_LIBRARY_PATH`, the cache of ldconfig and its default folders.
+const LIBRARY: &str = "libnvidia-ml.so.1";
+
+/// Where installers and containers of the driver put it without registering it with the loader.
+const FOLDERS: [&str; 5] = [
+    "/usr/local/nvidia/lib64",
+    "/usr/lib/x86_64-linux-gnu",
+    "/usr/lib/aarch64-linux-gnu",
+    "/usr/lib64",
+    "/run/nvidia/driver/usr/lib/x86_64-linux-gnu",
 ];
 
 /// How the library is.
@@ -28,8 +33,10 @@ const PLACES: [&str; 4] = [
 pub enum NvmlState {
     /// Nobody looked for it: what is read is not the machine that this runs on.
     NotAsked,
-    /// There is no such library.
-    Absent,
+    /// Not found; the loader's message.
+    Absent {
+        why: String,
+    },
     /// It is there, and its driver is not loaded: healthy where there is no GPU.
     NoDriver,
     /// It is there, and can't be used; why, in its words.
@@ -39,6 +46,20 @@ pub enum NvmlState {
     Ready {
         driver: Option<String>,
     },
+}
+
+impl NvmlState {
+    /// Why the driver can't be asked; `None` if it was asked, or need not be.
+    pub fn fault(&self) -> Option<String> {
+        match self {
+            Self::NotAsked | Self::Ready { .. } => None,
+            Self::Absent { why } => Some(format!(
+                "{LIBRARY} was not found ({why}): install the driver's libraries, or name their folder in LD_LIBRARY_PATH"
+            )),
+            Self::NoDriver => Some(format!("{LIBRARY} reports that the driver is not loaded")),
+            Self::Failed { why } => Some(format!("{LIBRARY} can't be used: {why}")),
+        }
+    }
 }
 
 /// A process that computes on a GPU.
@@ -82,14 +103,21 @@ pub struct Nvml {
 }
 
 impl Nvml {
-    /// Loads the library of this machine from where it usually is. Never from below another root: to look at the files of
-    /// a host is not to run them.
+    /// Loads the library of this machine from where the dynamic loader finds it, else from the folders that installers
+    /// use. Never from below another root: to look at the files of a host is not to run them.
     pub fn load() -> Self {
-        match PLACES.iter().map(Path::new).find(|place| place.exists()) {
-            Some(place) => Self::load_from(place),
-            None => Self {
-                loaded: Err(NvmlState::Absent),
-            },
+        Self::load_by(LIBRARY, &FOLDERS.map(Path::new))
+    }
+
+    fn load_by(name: &str, folders: &[&Path]) -> Self {
+        let by_loader = Self::loaded(Path::new(name), false);
+        if !matches!(by_loader.loaded, Err(NvmlState::Absent { .. })) {
+            return by_loader;
+        }
+        let mut places = folders.iter().map(|folder| folder.join(name));
+        match places.find(|place| place.exists()) {
+            Some(place) => Self::load_from(&place),
+            None => by_loader,
         }
     }
 
@@ -102,10 +130,15 @@ impl Nvml {
 
     /// Loads it from one place.
     pub fn load_from(place: &Path) -> Self {
+        Self::loaded(place, place.exists())
+    }
+
+    /// A file that is there and can't be loaded is a failure.
+    fn loaded(place: &Path, is_there: bool) -> Self {
         let loaded = Wrapper::builder().lib_path(place.as_os_str()).init();
         let loaded = loaded.map_err(|error| match error {
             NvmlError::DriverNotLoaded => NvmlState::NoDriver,
-            NvmlError::LibraryNotFound => NvmlState::Absent,
+            NvmlError::LibloadingError(why) if !is_there => NvmlState::Absent { why: why.to_string() },
             other => NvmlState::Failed {
                 why: other.to_string(),
             },
@@ -246,5 +279,43 @@ impl Faults {
                 None
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::Command;
+
+    /// Fault 92: a library that the loader does not find is found where installers put it.
+    #[test]
+    fn the_library_is_found_where_installers_put_it_and_its_absence_is_told_in_the_loaders_words() {
+        const NAME: &str = "libpoolwright-no-nvml.so.1";
+        assert!(FOLDERS.contains(&"/usr/local/nvidia/lib64"));
+        let folder = tempfile::tempdir().unwrap();
+        let folders = [Path::new("/does/not/exist"), folder.path()];
+        let absent = Nvml::load_by(NAME, &folders).state();
+        assert!(
+            matches!(&absent, NvmlState::Absent { why } if why.contains(NAME)),
+            "{absent:?}"
+        );
+        assert!(absent.fault().unwrap().contains("LD_LIBRARY_PATH"), "{absent:?}");
+
+        let library = folder.path().join(NAME);
+        std::fs::write(&library, "no library").unwrap();
+        let broken = Nvml::load_by(NAME, &folders).state();
+        assert!(matches!(broken, NvmlState::Failed { .. }), "{broken:?}");
+        assert!(broken.fault().is_some());
+
+        // A stand-in that shows the GPUs of an empty tree.
+        let compiled = Command::new("cc")
+            .args(["-shared", "-fPIC", "-o"])
+            .arg(&library)
+            .arg(format!("-DROOT=\"{}\"", folder.path().display()))
+            .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/nvml.c"))
+            .status();
+        assert!(compiled.unwrap().success());
+        assert_eq!(Nvml::load_by(NAME, &folders).state(), NvmlState::NoDriver);
+        assert_eq!(NvmlState::NotAsked.fault(), None);
     }
 }

@@ -110,6 +110,7 @@ impl Shown<'_> {
                 Said::Off(_) => PowerState::Off,
                 Said::Unknown(..) => PowerState::Unknown,
             },
+            power_restore_policy: None,
             ports: host.ports.iter().map(|port| self.port(host, port)).collect(),
             uuid: Some(host.uuid.to_string()),
             serial: None,

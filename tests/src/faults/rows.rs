@@ -23,7 +23,7 @@ const fn open(number: u16, fault: &'static str, behaviour: &'static str, waits_f
 }
 
 /// The whole catalogue.
-pub const ROWS: [Row; 75] = [
+pub const ROWS: [Row; 97] = [
     covered(
         1,
         "The manager is killed at any moment of an operation",
@@ -155,7 +155,7 @@ pub const ROWS: [Row; 75] = [
     covered(
         28,
         "A compressed body that unpacks to far more",
-        "No compression is asked for, and none accepted",
+        "No compression is requested; unrequested gzip is unpacked up to the cap of a plain body",
     ),
     covered(
         29,
@@ -340,7 +340,7 @@ pub const ROWS: [Row; 75] = [
     covered(
         68,
         "The manager's own certificate runs out",
-        "Told 30, 7 and 1 day before, in the log and by doctor; of its own authority it has no end",
+        "Told 30, 7 and 1 day before, in the log and by doctor; one of its own authority is renewed before",
     ),
     open(
         69,
@@ -379,5 +379,118 @@ pub const ROWS: [Row; 75] = [
         75,
         "A manager is started with a copy of the data directory of another one",
         "It does not serve while the other lives; once that is dead, it waits for what was sent as after any other",
+    ),
+    covered(
+        76,
+        "All hardware, or some of it, stops answering",
+        "Logged once, and once more when it answers again; its GPUs count as unreachable, and not as composable or free; \
+         /readyz answers 503 while no composable GPU is reachable",
+    ),
+    covered(
+        77,
+        "An operator reads in the log what happened to an operation",
+        "Its start, failure and end are logged, and its resumption after a crash, with its id in a span",
+    ),
+    covered(
+        78,
+        "Requests with wrong or no credentials flood the service",
+        "Logged once per client, and after that as one line a minute with the numbers of requests and of paths",
+    ),
+    covered(
+        79,
+        "A command detaches more GPUs than intended",
+        "It shows the GPUs with their hosts and demands and asks for confirmation; --max-detach refuses more",
+    ),
+    covered(
+        80,
+        "The answer to a change is lost, and its command is repeated with the same key",
+        "The change is made once, and the second answer has the result of the first",
+    ),
+    covered(
+        81,
+        "A host without an agent: the use of its GPUs is not checked",
+        "Commands that detach them show it; the log has one line for each host of an operation",
+    ),
+    covered(
+        82,
+        "A token, a session or a subscription outlives its account",
+        "Each is bound to the account's id and generation: another account of that name, and the same one with another password, role, scope or state, gets none of them",
+    ),
+    covered(
+        83,
+        "Passwords are guessed: many at once, at many managers, under invented names, from many addresses",
+        "Counted in the store before a password is hashed, by name and source, by source and by account; from a threshold on each further check waits longer",
+    ),
+    covered(
+        84,
+        "An account is to be locked out by wrong passwords",
+        "Other sources log in as before, certificates always; delays end by themselves, and `poolwright account unlock` ends them on the manager's machine",
+    ),
+    covered(
+        85,
+        "An administrator of the API names a file of the manager's machine as a password, an authority or a lab",
+        "Refused before it is read, unless it is in the directory of serve --endpoint-files; nothing is sent",
+    ),
+    covered(
+        86,
+        "A report and an event, or two reports, race for one event stream",
+        "Each is sent once, and the ids of one stream increase",
+    ),
+    covered(
+        87,
+        "A key file of the manager is lost, changed, damaged, or readable by every account",
+        "The start stops or logs a warning, with the file and the next step; the authority is never replaced by itself",
+    ),
+    covered(
+        88,
+        "A certificate of the manager's own authority nears its end",
+        "Renewed at the start and while the manager runs; the authority keeps its name and key",
+    ),
+    covered(
+        89,
+        "A service redirects to add or remove a trailing slash, compresses its answers, writes its links in other forms or ends \
+         a session after each request",
+        "Read like any other, with each GPU once; other redirects are refused; `discover` names systems, chassis and \
+         processors that it could not read, and exits with 8",
+    ),
+    covered(
+        90,
+        "Two GPUs of a board have one serial number, a GPU is shown in several places, or a part of a server as a server",
+        "Each GPU is shown once, joined by UUID and PCIe device, without a conflict; a part of a server is no host",
+    ),
+    covered(
+        91,
+        "A service refuses the ETag that it gives",
+        "Read back; sent once more without If-Match if no other client is logged in, else refused; reported as a quirk",
+    ),
+    covered(
+        92,
+        "The NVIDIA driver's library (NVML) is missing, fails, or was not asked on a host whose GPUs its driver drives",
+        "Reported as a fault, the GPU is not confirmed; nothing is claimed about persistence mode or visibility",
+    ),
+    covered(
+        93,
+        "A GPU is held through a renamed device node, or a process of its host can't be read",
+        "Found by its device number; the process is named, and the GPU is free only if the driver's list clears it",
+    ),
+    covered(
+        94,
+        "A script must tell a refused certificate, a damaged database and Ctrl-C from a service that is not available",
+        "Exit codes 4, 1 and 130, and not 10, which scripts retry; Ctrl-C names `ops wait` and `ops cancel`",
+    ),
+    covered(
+        95,
+        "One warning repeats many times",
+        "Logged once, and later once more with the number of repetitions",
+    ),
+    covered(
+        96,
+        "Two systems are requested under Redfish names that differ only in special characters",
+        "They become two demands with ids of their own",
+    ),
+    covered(
+        97,
+        "A user names a destination for events that the manager must not reach",
+        "Refused with the network or the option that is the rule",
     ),
 ];

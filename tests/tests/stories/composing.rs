@@ -442,3 +442,28 @@ async fn nobody_is_shrunk_for_a_demand_that_somebody_composes() {
     assert_eq!(pool.holders().await["chat"], 4);
     pool.all_is_well().await;
 }
+
+/// Fault 79: the limit holds for the plan that runs, and not for an earlier dry run.
+#[tokio::test(start_paused = true)]
+async fn a_change_that_would_detach_more_gpus_than_allowed_is_refused() {
+    let pool = Pool::of("demo").await;
+    pool.composed(gpus("chat", "h100-pcie-80gb", 4)).await;
+    let before = pool.truth();
+    let at_most = |max| How {
+        max_detach: Some(max),
+        ..keyed("release-1")
+    };
+    let release = async |how: How| {
+        let what = Release::Demand(demand_id("chat"));
+        pool.composer().release(what, ME, &how).await
+    };
+    let refused = release(at_most(3)).await.unwrap_err();
+    assert_eq!(refused.code, ErrorCode::Conflict, "{refused}");
+    assert!(refused.message.contains("detach 4 GPUs"), "{refused}");
+    assert_eq!(pool.truth(), before, "nothing was changed");
+    // A refusal uses up no key, and a key stands for the change with any limit.
+    let released = release(at_most(4)).await.unwrap();
+    pool.done(&released).await;
+    assert!(release(at_most(0)).await.unwrap().replayed);
+    pool.all_is_free().await;
+}

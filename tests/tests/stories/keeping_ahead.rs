@@ -85,8 +85,16 @@ impl Pool {
 async fn what_is_expected_again_stays_attached_and_is_taken_up_as_it_is() {
     let mut pool = pool_with_chat(Some(policy())).await;
     let bound = pool.truth();
+    let dry = How {
+        dry_run: true,
+        ..How::default()
+    };
+    let what = Release::Demand(demand_id("chat"));
+    let shown = pool.composer().release(what, ME, &dry).await.unwrap();
     let released = pool.release("chat").await.unwrap();
     nothing_was_done(&released);
+    assert!(shown.plan.steps.is_empty(), "{shown:?}");
+    assert!(shown.advice[0].contains("4 expected by"), "{shown:?}");
     assert!(released.advice[0].contains("4 expected by"), "{released:?}");
     assert_eq!((pool.demands().await.len(), pool.kept_ahead().await), (0, 4));
     assert_eq!(pool.holders().await, holds(&[("nobody", 4)]));

@@ -174,8 +174,8 @@ impl Renewal for NeverRenewed {
 struct Signs;
 
 impl Authority for Signs {
-    fn certificate(&self) -> &str {
-        ""
+    fn certificate(&self) -> String {
+        String::new()
     }
     fn sign_agent(&self, _: &str, _: &[String], _: jiff::Timestamp) -> Result<Signed, ServiceError> {
         Err(ServiceError::bad_request("nobody asks for it"))

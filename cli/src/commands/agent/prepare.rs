@@ -32,8 +32,9 @@ Examples:
   sudo poolwright agent prepare                              for GPUs of 80 GB
   sudo poolwright agent prepare --bar 256GiB --ids 10de:2335
 
-JSON: {slots, window_bytes, all_windows_bytes, kernel_line, advice: [{check, verdict, says, todo}]}. Nothing is changed. Exit \
-code 5 where something is lacking, 8 where something can't be told; root sees more.";
+JSON: {slots, window_bytes, all_windows_bytes, kernel_line, advice: [{check, verdict, says, todo}]}, verdict good, bad, \
+cannot-tell or not-applicable. Nothing is changed. Exit code 5 where something is lacking, 8 where something can't be told; root \
+sees more.";
 
 pub fn prepare(args: &PrepareArgs, output: Output) -> Outcome {
     let root = args.host.root()?;
@@ -54,7 +55,7 @@ pub fn prepare(args: &PrepareArgs, output: Output) -> Outcome {
     }
     output.show_as(&preparation, &table, |width| as_text(&preparation, &table, width))?;
     Ok(match preparation.verdict() {
-        Verdict::Good => ExitCode::Ok,
+        Verdict::Good | Verdict::NotApplicable => ExitCode::Ok,
         Verdict::Bad => ExitCode::Conflict,
         Verdict::CannotTell => ExitCode::Partial,
     })

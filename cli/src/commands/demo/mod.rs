@@ -58,7 +58,7 @@ pub async fn run(args: DemoArgs, output: Output) -> Outcome {
 }
 
 fn interrupted() -> Failure {
-    Failure::new(ExitCode::Generic, "interrupted").with_hint("nothing is left behind")
+    Failure::new(ExitCode::Interrupted, "interrupted").with_hint("nothing is left behind")
 }
 
 /// Runs until `stop` resolves at the latest, and closes the sessions with the rack in any case.

@@ -14,7 +14,8 @@ pub struct CredentialArgs {
     /// File with its password, and nothing else
     #[arg(long, value_name = "FILE")]
     pub endpoint_password_file: Option<PathBuf>,
-    /// Keep neither password nor authority: the manager reads the files on its own machine, each time
+    /// Keep neither password nor authority: the manager reads the files each time, in its directory of serve
+    /// --endpoint-files
     #[arg(long)]
     pub by_reference: bool,
 }

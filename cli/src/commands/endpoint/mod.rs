@@ -76,7 +76,7 @@ Examples:
   poolwright endpoint add --from rack/endpoints.json
 
 Password and authority are sent to the manager, which keeps them, the password sealed: every manager of the same store
-can log in there. With --by-reference files are read by the manager, on its machine, each time.
+can log in there. With --by-reference files are read by the manager each time, in its directory of serve --endpoint-files.
 
 A service is only observed at first: nothing is changed there before `poolwright endpoint adopt NAME --yes`. One that is
 new, or the manager's own, is added with --adopt.";

@@ -4,6 +4,7 @@ use super::{Executor, Inner};
 use crate::ledger::{Begins, Entry};
 use crate::line::Line;
 use crate::load::adopt;
+use crate::log;
 use crate::operation::Operation;
 use poolwright_model::id::OperationId;
 use poolwright_store::StoreError;
@@ -131,6 +132,7 @@ impl Inner {
             }
         }
         inner.elsewhere().remove(id);
+        live.span().in_scope(|| live.ask(log::resumed));
         Self::work(inner, live);
         Ok(true)
     }

@@ -25,6 +25,7 @@ mod identity;
 mod late;
 mod late_resets;
 mod learning;
+mod logged;
 mod operators;
 mod orders;
 mod outcomes;

@@ -380,6 +380,7 @@ fn host(name: &str) -> Host {
         id: name.parse().unwrap(),
         name: name.to_owned(),
         power_state: PowerState::On,
+        power_restore_policy: None,
         ports: vec![HostPort {
             id: port(name).parse().unwrap(),
             fabric: fabric(),

@@ -59,7 +59,8 @@ async fn token(
     Extension(asker): Extension<Asker>,
     Body(new): Body<NewToken>,
 ) -> Result<Created<TokenMade>, Problem> {
-    Ok(Created(api.composer.make_agent_token(new, &asker.account).await?))
+    let made = api.composer.make_agent_token(new, &asker.account, &asker.version);
+    Ok(Created(made.await?))
 }
 
 /// What a token allows is written down before it is done, as what an account may do is.
@@ -68,7 +69,7 @@ async fn enrol(
     Extension(trail): Extension<Arc<Trail>>,
     Body(asked): Body<Enrolment>,
 ) -> Result<Created<Enrolled>, Refused> {
-    let Some(admitted) = api.composer.may_enrol(&asked, trail.from()).await? else {
+    let Some(admitted) = api.composer.may_enrol(&asked, trail.source()).await? else {
         let why = "there is no such token: it is wrong, it was withdrawn, or it was over and is forgotten";
         return Err(Refused(Denied::Unknown(why.to_owned()).into_response()));
     };

@@ -1,8 +1,8 @@
-//! The probes. They need no password, and tell nothing of the pool.
+//! The probes. They need no password, and reveal no more of the pool than its numbers of GPUs.
 //!
 //! `/livez`: the process takes requests, and nothing more: a store that hangs is no reason to restart it.
-//! `/readyz`: it has recovered, its store answers, and the hardware was looked at; the body has each check, and the
-//! status is 503 while one fails.
+//! `/readyz`: it has recovered, its store answers, and a composable GPU is reachable if there is any; the body has each
+//! check, and the status is 503 while one is a problem.
 
 use crate::Api;
 use crate::problem::retry_later;
@@ -22,7 +22,7 @@ pub(super) fn routes() -> Router<Api> {
 
 async fn readyz(State(api): State<Api>) -> Response {
     let checks = api.composer.readiness().await;
-    let ready = checks.iter().all(|check| check.result == CheckResult::Ok);
+    let ready = checks.iter().all(|check| check.result != CheckResult::Problem);
     let status = match ready {
         true => StatusCode::OK,
         false => StatusCode::SERVICE_UNAVAILABLE,

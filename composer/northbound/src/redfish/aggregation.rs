@@ -13,7 +13,7 @@ use poolwright_redfish_model::{
     Collection, Health, Resource, State,
 };
 use poolwright_service::ServiceError;
-use poolwright_service::endpoint::{Endpoint, EndpointSpec, Standing};
+use poolwright_service::endpoint::{Endpoint, EndpointSpec, Standing, Trust};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -112,7 +112,10 @@ pub(crate) async fn add(api: &Api, body: &Value) -> Result<Response, Refusal> {
             spec[name] = value.clone();
         }
     }
-    let spec: EndpointSpec = serde_json::from_value(spec).map_err(|_| {
+    let spec = serde_json::from_value::<EndpointSpec>(spec).ok();
+    // Redfish clients give secrets, and no paths on this machine.
+    let spec = spec.filter(|spec| !matches!(spec.trust, Trust::CaFile(_)));
+    let spec = spec.ok_or_else(|| {
         let text = "That can't be an endpoint.";
         let next = format!("HostName is https://ADDRESS; Oem.Poolwright.Trust is {TRUST}.");
         Refusal::new(

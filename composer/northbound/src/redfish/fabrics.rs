@@ -66,7 +66,7 @@ pub(crate) fn switch(pool: &Pool, fabric: &str, name: &str) -> Option<Switch> {
     let chassis = switch.chassis.as_ref().and_then(|id| pool.chassis_name(id));
     Some(Switch {
         id: Some(name.into()),
-        name: Some(switch.id.to_string()),
+        name: Some(switch.name.clone().unwrap_or_else(|| switch.id.to_string())),
         model: switch.model.clone(),
         switch_type: Some(protocol(&of.kind)),
         status: status::enabled(),

@@ -13,6 +13,7 @@ pub(crate) fn all() -> ManagerCollection {
 
 pub(crate) fn one(
     name: &str,
+    service: &str,
     fabrics: Vec<poolwright_redfish_model::Ref>,
     now: jiff::Timestamp,
 ) -> Option<Manager> {
@@ -21,6 +22,7 @@ pub(crate) fn one(
         name: Some("Poolwright, composing servers of pooled GPUs".into()),
         manager_type: Some(ManagerType::Service),
         firmware_version: Some(env!("CARGO_PKG_VERSION").into()),
+        service_identification: Some(service.into()),
         date_time: Some(super::time(now)),
         status: status::enabled(),
         network_protocol: Some(uri::link("Managers/Poolwright/NetworkProtocol")),

@@ -96,7 +96,9 @@ pub(crate) async fn compose(asked: &Asked<'_>, action: &str, body: &Value) -> Re
             // A reservation blocks GPUs for 10 minutes: a manifest that can't be applied gets none.
             are_composed(asked, &stanzas)?;
             let kept = kept(&stanzas)?;
-            let reservation = composer.reserve(&wished, kept, &asked.asker.account).await?;
+            let reservation = composer
+                .reserve(&wished, kept, &asked.asker.account, &asked.asker.version)
+                .await?;
             let previewed = previewed(asked, &stanzas, &reservation.parts)?;
             Ok(answer(body, Some(&reservation.id), &stanzas, previewed).into_response())
         }
@@ -439,10 +441,11 @@ async fn apply_reserved(
     ended(asked, body, Some(id), &reserved, begun).await
 }
 
-/// A reservation of whoever asks; others' are an administrator's.
+/// A reservation of the asker; an administrator may use those of others.
 pub(super) async fn own(asked: &Asked<'_>, id: &str) -> Result<Reservation, Refusal> {
     let found = asked.asker.composer(&asked.redfish.api).reservation(id).await?;
-    match found.by == asked.asker.account || asked.asker.role.has(Privilege::ConfigureManager) {
+    let is_own = found.is_of(&asked.asker.account, &asked.asker.version);
+    match is_own || asked.asker.role.has(Privilege::ConfigureManager) {
         true => Ok(found),
         false => Err(Refusal::forbidden(&format!(
             "Reservation {id} is {}'s.",

@@ -412,6 +412,7 @@ impl From<ServiceError> for Refusal {
             ErrorCode::Stale => ("PreconditionFailed", &[]),
             ErrorCode::Timeout => ("OperationTimeout", &[]),
             ErrorCode::CredentialsRefused => ("AccessDenied", &["the management service"]),
+            ErrorCode::Untrusted => ("CouldNotEstablishConnection", &["the management service"]),
             ErrorCode::Unavailable => ("ServiceTemporarilyUnavailable", &["5"]),
             ErrorCode::Internal => ("InternalError", &[]),
         };
@@ -499,6 +500,7 @@ mod tests {
             Code::Unplaced,
             Code::Indeterminate,
             Code::CredentialsRefused,
+            Code::Untrusted,
             Code::Unavailable,
             Code::Internal,
         ] {

@@ -236,7 +236,7 @@ impl Redfish {
             None => {
                 let body = json(&self.api, body, LARGEST_OPEN_BODY).await?;
                 trail.claims(body["UserName"].as_str().unwrap_or_default());
-                sessions::open(&self.api, &body).await
+                sessions::open(&self.api, auth::source(&parts.extensions), &body).await
             }
             Some(asker) => {
                 let body = bytes(&self.api, body, LARGEST_BODY).await?;
@@ -251,7 +251,7 @@ impl Redfish {
         match below {
             ["AccountService", "Accounts", name] => Ok(*name == asker.account),
             ["SessionService", "Sessions", id] => {
-                match self.api.sessions.one(Whose::Account(&asker.account), id).await {
+                match self.api.sessions.one(Whose::Account(&asker.version.id), id).await {
                     Ok(_) => Ok(true),
                     Err(error) if error.code == ErrorCode::NotFound => Ok(false),
                     Err(error) => Err(error.into()),

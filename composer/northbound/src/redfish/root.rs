@@ -28,6 +28,7 @@ pub(crate) fn root(uuid: &str) -> ServiceRoot {
         product: Some("Poolwright".into()),
         redfish_version: Some(REDFISH_VERSION.into()),
         uuid: Some(uuid.into()),
+        service_identification: Some(uuid.into()),
         systems: Some(uri::link("Systems")),
         chassis: Some(uri::link("Chassis")),
         fabrics: Some(uri::link("Fabrics")),

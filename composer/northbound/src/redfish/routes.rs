@@ -197,6 +197,12 @@ pub(crate) const ROUTES: &[Route] = &[
         READ,
     ),
     route("UpdateService/FirmwareInventory/{}", "SoftwareInventory", READ),
+    route(
+        "UpdateService/SoftwareInventory",
+        "SoftwareInventoryCollection",
+        READ,
+    ),
+    route("UpdateService/SoftwareInventory/{}", "SoftwareInventory", READ),
     route("SessionService", "SessionService", SET),
     route("SessionService/Sessions", "SessionCollection", CREATE),
     route("SessionService/Sessions/{}", "Session", DELETE),

@@ -10,7 +10,7 @@ use poolwright_redfish_model::{
     Collection, Health, Resource, Session, SessionCollection, SessionService, SessionTypes,
 };
 use poolwright_service::access::AccessRules;
-use poolwright_service::accounts::Privilege;
+use poolwright_service::accounts::{Privilege, Source};
 use poolwright_service::sessions::{self, Whose};
 use serde_json::{Value, json};
 
@@ -36,7 +36,7 @@ fn place(id: &str) -> String {
 fn whose(asker: &Asker) -> Whose<'_> {
     match auth::may(asker, Privilege::ConfigureManager, Reach::Everywhere) {
         Ok(()) => Whose::Anybody,
-        Err(_) => Whose::Account(&asker.account),
+        Err(_) => Whose::Account(&asker.version.id),
     }
 }
 
@@ -67,14 +67,12 @@ fn told(session: &sessions::Session) -> Session {
 }
 
 /// Opens one for whoever shows name and password in the body.
-pub(crate) async fn open(api: &Api, body: &Value) -> Result<Response, Refusal> {
+pub(crate) async fn open(api: &Api, from: Source, body: &Value) -> Result<Response, Refusal> {
     body::create(Session::SCHEMA, &["UserName", "Password"], body)?;
     let text = |name: &str| body[name].as_str().unwrap_or_default();
     let (name, password) = (text("UserName"), text("Password"));
-    let Some(account) = api.accounts.verify(name, password).await? else {
-        return Err(auth::wrong_password(api, name).await.into());
-    };
-    let opened = api.sessions.open(name, Some(account.revision)).await?;
+    let account = auth::log_in(api, name, password, from).await?;
+    let opened = api.sessions.open(&account).await?;
     let mut body = shown(&told(&opened.session))?;
     if account.must_change_password {
         let place = uri::at(&format!("AccountService/Accounts/{name}"));

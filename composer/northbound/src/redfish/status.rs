@@ -51,6 +51,17 @@ pub(crate) fn power(state: topology::PowerState) -> Option<redfish::PowerState> 
     }
 }
 
+pub(crate) fn power_restore_policy(
+    host: &topology::Host,
+) -> Option<redfish::ComputerSystemPowerRestorePolicyTypes> {
+    use redfish::ComputerSystemPowerRestorePolicyTypes as Told;
+    Some(match host.power_restore_policy? {
+        topology::PowerRestorePolicy::AlwaysOn => Told::AlwaysOn,
+        topology::PowerRestorePolicy::AlwaysOff => Told::AlwaysOff,
+        topology::PowerRestorePolicy::LastState => Told::LastState,
+    })
+}
+
 pub(crate) fn pcie_type(link: LinkWidth) -> Option<PCIeDevicePCIeTypes> {
     Some(match link.generation? {
         PcieGeneration::Gen1 => PCIeDevicePCIeTypes::Gen1,

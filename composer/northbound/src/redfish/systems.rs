@@ -68,6 +68,7 @@ fn physical(pool: &Pool, name: &str, host: &Host) -> ComputerSystem {
         serial_number: host.serial.clone(),
         model: host.model.clone(),
         power_state: status::power(host.power_state),
+        power_restore_policy: status::power_restore_policy(host),
         links: Some(Box::new(links)),
         composition: Some(Box::new(ComputerSystemComposition {
             use_cases: Some(vec![ComputerSystemCompositionUseCase::ExpandableSystem]),
@@ -113,6 +114,7 @@ fn composed(pool: &Pool, name: &str, composition: &Composition) -> ComputerSyste
         system_type: Some(ComputerSystemSystemType::Composed),
         host_name: physical.map(|host| host.name.clone()),
         power_state: physical.and_then(|host| status::power(host.power_state)),
+        power_restore_policy: physical.and_then(status::power_restore_policy),
         links: Some(Box::new(links)),
         // The planner chooses the GPUs of a system that serves a demand.
         actions: composition.demand.is_none().then(|| {

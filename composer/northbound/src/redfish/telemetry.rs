@@ -3,7 +3,7 @@
 //!
 //! They are counted when they are asked for, and told once a minute to whoever listens to events.
 
-use super::events::news::{EventId, News};
+use super::events::news::Report;
 use super::message::Refusal;
 use super::pool::Pool;
 use super::{measured, shown, status, time, uri};
@@ -325,13 +325,17 @@ fn counted(numbers: &Numbers) -> MetricReport {
     }
 }
 
-/// The numbers as they are now, for whoever listens: between what the log had by then and what it has later.
-pub(crate) async fn news(composer: &Composer, seq: u64) -> Result<News, Refusal> {
+/// The numbers as they are now, for event listeners. `before`: the number of the last such report.
+pub(crate) async fn news(composer: &Composer, before: u64) -> Result<Report, Refusal> {
     let numbers = Numbers::of(composer).await?;
-    let id = EventId { seq, part: u32::MAX };
     let facets = json!({ "EventFormatType": "MetricReport", "EventType": "MetricReport" });
-    let sent_as = format!("{seq}.report-{}", numbers.status.now.as_second());
-    Ok(News::new(id, &sent_as, facets, &shown(&counted(&numbers))?))
+    // The time, so that numbers increase across restarts; `before`, because a clock may be set back.
+    let now = u64::try_from(numbers.status.now.as_second()).unwrap_or_default();
+    Ok(Report::new(
+        now.max(before + 1),
+        facets,
+        &shown(&counted(&numbers))?,
+    ))
 }
 
 #[cfg(test)]

@@ -149,7 +149,8 @@ impl<'r> Reader<'r> {
             ["Managers"] => some(managers::all()),
             ["Managers", name] => {
                 let fabrics = uri::links(self.pool().await?.fabrics.iter().map(uri::fabric));
-                maybe(managers::one(name, fabrics, api.composer.clock().now()))
+                let now = api.composer.clock().now();
+                maybe(managers::one(name, &self.redfish.uuid, fabrics, now))
             }
             ["Managers", managers::SELF, "NetworkProtocol"] => some(certificates::protocol(api)),
             [
@@ -231,6 +232,8 @@ impl<'r> Reader<'r> {
             ["UpdateService", "FirmwareInventory", name] => {
                 maybe(updates::one(self.endpoints().await?, name))
             }
+            ["UpdateService", "SoftwareInventory"] => some(updates::all_software()),
+            ["UpdateService", "SoftwareInventory", name] => maybe(updates::one_software(name)),
             ["SessionService"] => some(sessions::service(&self.rules().await?)),
             ["SessionService", "Sessions"] => some(sessions::all(api, self.asker()?).await?),
             ["SessionService", "Sessions", id] => some(sessions::one(api, self.asker()?, id).await?),

@@ -262,10 +262,14 @@ fn pascal_case(snake: &str) -> String {
     words.collect()
 }
 
-/// A demand's name is a plain one; where nothing is said it is one that nobody else has.
+/// The id of the demand that a request becomes: its `Name` where that is a valid id, and a random id without one. Any
+/// other name gets a digest of itself, so that two names that differ only in special characters are two demands.
 fn demand_name(name: Option<&str>) -> DemandId {
+    /// The longest name of a demand, and the digest with its dash.
+    const LONGEST: usize = 63;
+    const DIGEST: usize = 9;
+    let name = name.unwrap_or_default();
     let plain: String = name
-        .unwrap_or_default()
         .chars()
         .map(|c| {
             if c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-') {
@@ -274,11 +278,48 @@ fn demand_name(name: Option<&str>) -> DemandId {
                 '-'
             }
         })
-        .take(63)
+        .take(LONGEST)
         .collect();
     let plain = plain.trim_start_matches(['.', '-']);
-    match plain {
-        "" => DemandId::from_lossy(&format!("redfish-{}", uuid::Uuid::new_v4().simple())),
-        plain => DemandId::from_lossy(plain),
+    if plain.is_empty() {
+        return DemandId::from_lossy(&format!("redfish-{}", uuid::Uuid::new_v4().simple()));
+    }
+    if plain == name {
+        return DemandId::from_lossy(plain);
+    }
+    let digest = uuid::Uuid::new_v5(&uuid::Uuid::NAMESPACE_OID, name.as_bytes()).simple();
+    let digest: String = digest.to_string().chars().take(DIGEST - 1).collect();
+    let plain: String = plain.chars().take(LONGEST - DIGEST).collect();
+    DemandId::from_lossy(&format!("{plain}-{digest}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_system_is_called_as_its_request_says() {
+        assert_eq!(demand_name(Some("chat-7_b.2")).as_str(), "chat-7_b.2");
+        let long = "x".repeat(63);
+        assert_eq!(demand_name(Some(&long)).as_str(), long);
+    }
+
+    /// Fault 96: as two requests.
+    #[test]
+    fn names_that_differ_only_in_special_characters_are_two_demands() {
+        let names =
+            ["my box", "my-box", "my/box", "my\u{e9}box", "-my-box"].map(|name| demand_name(Some(name)));
+        for (at, name) in names.iter().enumerate() {
+            assert!(name.as_str().starts_with("my-"), "{name}");
+            assert!(!names[..at].contains(name), "{name}");
+        }
+        assert_eq!(names[0], demand_name(Some("my box")), "it is the same each time");
+        let longer = "x".repeat(64);
+        let cut = demand_name(Some(&longer));
+        assert!(
+            cut.as_str().len() == 63 && cut != demand_name(Some(&longer[..63])),
+            "{cut}"
+        );
+        assert_ne!(demand_name(None), demand_name(Some("!")));
     }
 }

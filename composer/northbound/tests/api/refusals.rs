@@ -65,8 +65,8 @@ async fn an_address_that_can_be_nobodys_is_refused_and_one_where_nobody_is_may_b
         ("https://user:pw@box-1", "apart from it"),
         ("https://box-1/redfish?x", "leave out the path"),
         ("http://box-1", "plain http"),
-        ("https://169.254.169.254", "metadata address"),
-        ("https://[fe80::1]", "link-local address"),
+        ("https://169.254.169.254", "169.254.0.0/16"),
+        ("https://[fe80::1]", "link-local address (fe80::/10)"),
     ] {
         let (status, answer) = asking
             .post("/api/v1/endpoints", &json!({ "id": "box-1", "url": url }))
@@ -158,7 +158,13 @@ async fn where_no_event_may_be_sent_the_reason_is_told_with_the_property() {
         (400, &json!(["#/Destination"]))
     );
     let text = told["Message"].as_str().unwrap();
-    assert!(text.contains("127.0.0.1 is a loopback address"), "{answer}");
+    for rule in [
+        "127.0.0.1 is a loopback address",
+        "127.0.0.0/8",
+        "--insecure-event-loopback",
+    ] {
+        assert!(text.contains(rule), "{rule}: {answer}");
+    }
     asking.running.stop().await;
 }
 
@@ -345,6 +351,23 @@ impl Stored for KeptEndpoint {
     fn id(&self) -> &str {
         &self.id
     }
+}
+
+/// Fault 85: Redfish names no file of the manager's machine.
+#[tokio::test]
+async fn a_path_as_the_authority_of_an_aggregation_source_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let asking = Asking::of(dir.path()).await;
+    let source = json!({
+        "Name": "box-1", "HostName": "https://127.0.0.1:1",
+        "Oem": { "Poolwright": { "Trust": { "ca-file": "/etc/hostname" } } },
+    });
+    let (status, answer) = asking.post(SOURCES, &source).await;
+    assert_eq!(
+        (status, first(&answer).0.as_str()),
+        (400, "PropertyValueFormatError")
+    );
+    asking.running.stop().await;
 }
 
 #[tokio::test]

@@ -161,6 +161,72 @@ async fn another_password_ends_all_sessions_of_an_account_but_the_one_that_asks(
     door.running.stop().await;
 }
 
+/// Fault 82: a token outlives its account.
+#[tokio::test]
+async fn a_token_is_refused_once_its_account_was_changed_deleted_or_replaced() {
+    let dir = tempfile::tempdir().unwrap();
+    let door = Door::open(dir.path()).await;
+    let kims = format!("{ACCOUNTS}/kim");
+    door.account("kim", "ReadOnly", false).await;
+    for (change, password) in [
+        (json!({ "Password": OTHER }), PASSWORD),
+        (json!({ "RoleId": "Operator" }), OTHER),
+        (
+            json!({ "Oem": { "Poolwright": { "Bindings": [{ "RoleId": "Operator", "Scope": "pool" }] } } }),
+            OTHER,
+        ),
+        (json!({ "Enabled": false }), OTHER),
+    ] {
+        let session = door.log_in("kim", password).await;
+        let changed = door.as_admin(Method::PATCH, &kims, Some(change.clone())).await;
+        assert_eq!(changed.status(), 200, "{change}");
+        assert!(!door.is_open(&session).await, "{change}");
+    }
+    let enabled = json!({ "Enabled": true });
+    door.as_admin(Method::PATCH, &kims, Some(enabled)).await;
+    let session = door.log_in("kim", OTHER).await;
+    let removed = door.as_admin(Method::DELETE, &kims, None).await;
+    assert_eq!(removed.status(), 204);
+    door.account("kim", "Administrator", false).await;
+    assert!(!door.is_open(&session).await);
+    door.running.stop().await;
+}
+
+/// Fault 84: the answer to a wrong password does not show a lock.
+#[tokio::test]
+async fn only_the_right_password_shows_a_lock_and_an_administrator_ends_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let door = Door::open(dir.path()).await;
+    door.account("kim", "Operator", false).await;
+    let longest = json!({ "AccountLockoutDuration": 86400 });
+    let set = door
+        .as_admin(Method::PATCH, "/redfish/v1/AccountService", Some(longest))
+        .await;
+    assert_eq!(set.status(), 200);
+    let shows = async |name: &str, password: &str| {
+        let login = json!({ "UserName": name, "Password": password });
+        let answer = door.request(Method::POST, SESSIONS).json(&login).send().await;
+        let answer = answer.unwrap();
+        (answer.status().as_u16(), answer.text().await.unwrap())
+    };
+    let unknown = shows("nobody", "a wrong one").await;
+    for _ in 0..6 {
+        assert_eq!(shows("kim", "a wrong one").await, unknown);
+    }
+    let (status, told) = shows("kim", PASSWORD).await;
+    assert!(status == 401 && told.contains("kim is locked until "), "{told}");
+    assert!(told.contains("poolwright account unlock kim"), "{told}");
+
+    let unlock = json!({ "Locked": false });
+    let unlocked = door
+        .as_admin(Method::PATCH, &format!("{ACCOUNTS}/kim"), Some(unlock))
+        .await;
+    assert_eq!(unlocked.status(), 200);
+    assert_eq!(unlocked.json::<Value>().await.unwrap()["Locked"], false);
+    assert_eq!(shows("kim", PASSWORD).await.0, 201);
+    door.running.stop().await;
+}
+
 #[tokio::test]
 async fn who_must_give_another_password_gives_another_one() {
     let dir = tempfile::tempdir().unwrap();
@@ -287,7 +353,7 @@ async fn how_long_sessions_and_locks_last_is_set_within_bounds_by_who_may_and_ke
     let times = json!({ "SessionTimeout": 600, "AbsoluteSessionTimeout": 7200 });
     let (status, shown) = set(of_sessions, times).await;
     assert_eq!((status, &shown["SessionTimeout"]), (200, &json!(600)), "{shown}");
-    let lock = json!({ "AccountLockoutThreshold": 3, "AccountLockoutDuration": 1800,
+    let lock = json!({ "AccountLockoutThreshold": 3, "AccountLockoutDuration": 86400,
         "AccountLockoutCounterResetAfter": 900 });
     assert_eq!(set(of_accounts, lock).await.0, 200);
 
@@ -326,7 +392,7 @@ async fn how_long_sessions_and_locks_last_is_set_within_bounds_by_who_may_and_ke
     assert_eq!(sessions["SessionTimeout"], 600);
     assert_eq!(sessions["AbsoluteSessionTimeout"], 7200);
     assert_eq!(accounts["AccountLockoutThreshold"], 3);
-    assert_eq!(accounts["AccountLockoutDuration"], 1800);
+    assert_eq!(accounts["AccountLockoutDuration"], 86400);
     assert_eq!(accounts["AccountLockoutCounterResetAfter"], 900);
     door.running.stop().await;
 }

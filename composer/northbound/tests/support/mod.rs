@@ -5,7 +5,7 @@
 use poolwright_driver::DriverError;
 use poolwright_model::fault::FaultKind;
 use poolwright_northbound::{EventOptions, Listener, Options, Running, ServeError, serve};
-use poolwright_service::clock::WallClock;
+use poolwright_service::clock::{Clock, WallClock};
 use poolwright_service::endpoint::{Connected, Connector, EndpointSpec};
 use poolwright_service::{ClusterKey, Composer, Keys, Options as ServiceOptions};
 use poolwright_store::{Batch, SqliteStore, Store};
@@ -27,6 +27,11 @@ impl Connector for Nobody {
 
 pub fn composer(store: Arc<dyn Store>) -> Composer {
     composer_with(store, ServiceOptions::default())
+}
+
+/// One that goes by another clock.
+pub fn composer_by(store: Arc<dyn Store>, clock: Arc<dyn Clock>) -> Composer {
+    Composer::new(store, Arc::new(Nobody), clock, ServiceOptions::default())
 }
 
 fn composer_with(store: Arc<dyn Store>, options: ServiceOptions) -> Composer {

@@ -154,6 +154,7 @@ impl Rack {
             id: HostId::new(name).unwrap(),
             name: name.into(),
             power_state: PowerState::On,
+            power_restore_policy: None,
             ports: ports.iter().enumerate().map(port).collect(),
             uuid: None,
             serial: None,

@@ -1,24 +1,28 @@
 //! Who may ask, and for what. Passwords are kept as argon2id hashes; no password is built in.
 //!
-//! * [`role`]: what an account is allowed. [`scope`]: and where. [`password`]: how passwords are kept and made. [`lockout`]: wrong ones.
+//! * [`role`]: what an account is allowed. [`scope`]: and where. [`password`]: how passwords are kept and made.
+//! * `login`: names and passwords become principals. [`lockout`], `failures`: wrong passwords.
 //!
-//! Hashing is dear on purpose (about 20 ms), so a pair of name and password that was right is remembered
-//! for a short while, as a keyed digest that only this process can make. It holds for the account as it was then:
-//! whatever changes the account, at whichever manager, ends it.
-//!
-//! Invariant: there is always an administrator who may log in.
+//! Invariants: there is always an administrator who may log in. An account has an id that no other account ever has, and a
+//! generation that each change of its password, role, scopes or state raises. Sessions, tokens and subscriptions of an
+//! earlier generation, or of another account of the same name, are not valid.
 
+pub(crate) mod failures;
 pub mod lockout;
+mod login;
 pub mod password;
 pub mod role;
 pub mod scope;
 
+pub use lockout::Source;
+pub use login::{Login, Principal};
 pub use role::{Privilege, Role};
 pub use scope::{Binding, Grants, Scope};
 
-use self::lockout::Lockout;
-use crate::access::Access;
-use crate::clock::WallClock;
+use self::failures::Failures;
+use self::lockout::AccountFailures;
+use self::login::{Read, Remembered};
+use crate::clock::{Clock, WallClock};
 use crate::composer::{Thing, Turn, tell};
 use crate::error::{ErrorCode, ServiceError};
 use crate::sessions;
@@ -26,26 +30,29 @@ use poolwright_executor::Clock as _;
 use poolwright_store::{Batch, Store, StoreError, Stored, Versioned, read, read_all};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use sha2::{Digest, Sha256};
-use std::collections::{BTreeSet, HashMap};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex};
 use tokio::sync::Semaphore;
-use tokio::time::Instant;
 
 /// The account that the first start makes.
 pub const ADMIN: &str = "admin";
 
-/// How long a right password is remembered.
-const REMEMBERED: Duration = Duration::from_secs(60);
 /// Passwords that are hashed side by side; more wait.
 const HASHES_AT_ONCE: usize = 2;
 /// Accounts that there may be.
 const MOST: usize = 1_000;
+/// Random bytes of an account's id, two hexadecimal digits each.
+const ID_BYTES: usize = 16;
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Account {
     name: String,
+    /// Random, and never given twice. Empty in documents of earlier versions.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    id: String,
+    /// Raised by each change that ends sessions, tokens and subscriptions.
+    #[serde(default, skip_serializing_if = "is_first")]
+    generation: u64,
     /// PHC string of argon2id.
     password_hash: String,
     #[serde(default, skip_serializing_if = "Role::is_administrator")]
@@ -64,11 +71,50 @@ fn yes() -> bool {
     true
 }
 
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature is serde's")]
+fn is_first(generation: &u64) -> bool {
+    *generation == 0
+}
+
 impl Stored for Account {
     const KIND: &'static str = "account";
+    #[expect(clippy::misnamed_getters, reason = "a document's id is the account's name")]
     fn id(&self) -> &str {
         &self.name
     }
+}
+
+impl Account {
+    pub(crate) fn version(&self) -> AccountVersion {
+        AccountVersion {
+            id: self.id.clone(),
+            generation: self.generation,
+        }
+    }
+
+    /// Whether sessions, tokens and subscriptions of the account before the change must end.
+    fn ends_sessions(&self, before: &Self) -> bool {
+        self.password_hash != before.password_hash || self.has_other_rights(before)
+    }
+
+    fn has_other_rights(&self, before: &Self) -> bool {
+        (self.role, &self.bindings, self.enabled) != (before.role, &before.bindings, before.enabled)
+    }
+}
+
+/// An account as it was when a session, a token or a subscription was made for it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AccountVersion {
+    pub id: String,
+    pub generation: u64,
+}
+
+/// The account of this name as it is now, if it may log in.
+pub(crate) async fn version_of(store: &dyn Store, name: &str) -> Result<Option<AccountVersion>, StoreError> {
+    let found = read::<Account>(store, name).await?;
+    let found = found.map(|found| found.value);
+    let may_log_in = found.filter(|account| account.enabled && !account.id.is_empty());
+    Ok(may_log_in.map(|account| account.version()))
 }
 
 /// An account, as it may be shown.
@@ -81,7 +127,7 @@ pub struct AccountShown {
     pub bindings: Vec<Binding>,
     pub enabled: bool,
     pub must_change_password: bool,
-    /// After too many wrong passwords at this manager.
+    /// Logins are delayed after wrong passwords, from some addresses or from all.
     pub locked: bool,
     /// Goes up with each change, also with one that can't be seen.
     pub revision: u64,
@@ -124,22 +170,13 @@ pub struct AccountChange {
 /// How often a change that rests on no revision is tried that others come in the way of.
 const CHANGE_TRIES: usize = 16;
 
-/// Accounts that were read when this was the store's last commit.
-#[derive(Default)]
-struct Read {
-    revision: u64,
-    accounts: HashMap<String, Versioned<Account>>,
-}
-
 /// The accounts of this manager.
 pub struct Accounts {
     store: Arc<dyn Store>,
-    access: Access,
-    key: [u8; 32],
-    right: Mutex<HashMap<[u8; 32], Instant>>,
+    right: Remembered,
     hashing: Semaphore,
     memory: password::Memory,
-    lockout: Lockout,
+    failures: Failures,
     read: Mutex<Read>,
     /// Compared with where there is no such account, so that both take the same time.
     nobody: String,
@@ -151,24 +188,22 @@ impl Accounts {
     /// another manager made one in that very moment, it is taken back: it opens nothing.
     pub async fn open(
         store: Arc<dyn Store>,
+        clock: Arc<dyn Clock>,
         tell: impl FnOnce(&str) -> Result<(), ServiceError>,
         take_back: impl FnOnce() -> Result<(), ServiceError>,
     ) -> Result<Self, ServiceError> {
-        let mut key = [0; 32];
-        getrandom::fill(&mut key).map_err(password::no_randomness)?;
         let memory = password::Memory::default();
         let nobody = password::hash(password::random()?, &memory).await?;
         let accounts = Self {
-            access: Access::new(store.clone()),
-            store,
-            key,
-            right: Mutex::default(),
+            right: Remembered::new()?,
             hashing: Semaphore::new(HASHES_AT_ONCE),
             memory,
+            failures: Failures::new(store.clone(), clock),
             read: Mutex::default(),
-            lockout: Lockout::default(),
             nobody,
+            store,
         };
+        accounts.identify().await?;
         if read::<Account>(accounts.store.as_ref(), ADMIN).await?.is_some() {
             return Ok(accounts);
         }
@@ -182,7 +217,7 @@ impl Accounts {
             return Ok(accounts);
         }
         let drawn = password::random()?;
-        let account = first(accounts.hashed(drawn.clone()).await?);
+        let account = first(accounts.hashed(drawn.clone()).await?)?;
         tell(&drawn)?;
         let mut batch = Batch::new();
         batch.expect(Account::KIND, ADMIN, None).put(&account)?;
@@ -201,64 +236,33 @@ impl Accounts {
     ) -> Result<(), ServiceError> {
         let found = read::<Account>(self.store.as_ref(), ADMIN).await?;
         let drawn = password::random()?;
-        let account = first(self.hashed(drawn.clone()).await?);
+        let mut account = first(self.hashed(drawn.clone()).await?)?;
         tell(&drawn)?;
         let mut batch = Batch::new();
-        let revision = found.map(|found| found.revision);
+        let revision = found.as_ref().map(|found| found.revision);
+        if let Some(before) = found.map(|found| found.value) {
+            account.id = before.id;
+            account.generation = before.generation + 1;
+            sessions::end_those_of(self.store.as_ref(), &account, None, &mut batch).await?;
+        }
         batch.expect(Account::KIND, ADMIN, revision).put(&account)?;
         self.store.commit(batch).await?;
-        self.lockout.forget(ADMIN);
-        Ok(())
+        self.failures.unlock(&account.id).await
     }
 
     /// All accounts, by name.
     pub async fn all(&self) -> Result<Vec<AccountShown>, ServiceError> {
-        let mut all = Vec::new();
-        for account in read_all::<Account>(self.store.as_ref()).await? {
-            all.push(self.shown(&account).await?);
-        }
-        Ok(all)
+        let all = read_all::<Account>(self.store.as_ref()).await?;
+        let delayed = self.failures.delayed().await?;
+        Ok(all.iter().map(|account| shown(account, &delayed)).collect())
     }
 
     /// An account by its name.
     pub async fn one(&self, name: &str) -> Result<Option<AccountShown>, ServiceError> {
         match self.read(name).await? {
-            Some(account) => Ok(Some(self.shown(&account).await?)),
+            Some(account) => Ok(Some(shown(&account, &self.failures.delayed().await?))),
             None => Ok(None),
         }
-    }
-
-    async fn shown(
-        &self,
-        Versioned { value, revision }: &Versioned<Account>,
-    ) -> Result<AccountShown, ServiceError> {
-        Ok(AccountShown {
-            name: value.name.clone(),
-            role: value.role,
-            bindings: value.bindings.clone(),
-            enabled: value.enabled,
-            must_change_password: value.must_change_password,
-            locked: self.is_locked(&value.name).await?,
-            revision: *revision,
-        })
-    }
-
-    /// The rule is looked up only where a password was wrong.
-    async fn is_locked(&self, name: &str) -> Result<bool, ServiceError> {
-        if !self.lockout.has_counted(name) {
-            return Ok(false);
-        }
-        let rule = self.access.rules().await?.lockout();
-        Ok(self.lockout.is_locked(name, &rule))
-    }
-
-    async fn count_wrong(&self, name: &str) -> Result<(), ServiceError> {
-        let rule = self.access.rules().await?.lockout();
-        if self.lockout.wrong(name, &rule) {
-            let seconds = rule.locked.as_secs();
-            tracing::warn!(account = %name, "locked for {seconds} s after wrong passwords");
-        }
-        Ok(())
     }
 
     /// Makes an account.
@@ -274,6 +278,8 @@ impl Accounts {
         }
         let account = Account {
             password_hash: self.hashed(new.password).await?,
+            id: sessions::random::<ID_BYTES>()?,
+            generation: 0,
             name: new.name,
             role: new.role,
             bindings: in_order(new.bindings),
@@ -294,8 +300,9 @@ impl Accounts {
         }
     }
 
-    /// Changes an account. With another password all its sessions end, but for the one that asks for it. Of two at once that rest on no revision
-    /// the second is made of what the first has left; neither is lost.
+    /// Changes an account. With another password, role, scope or state all its sessions end, but for one that changed its
+    /// own password and nothing else. Of two at once that rest on no revision the second is made of what the first has
+    /// left; neither is lost.
     pub async fn change(&self, name: &str, mut change: AccountChange) -> Result<AccountShown, ServiceError> {
         self.as_seen(name, change.seen).await?;
         let hash = match change.password.take() {
@@ -316,7 +323,8 @@ impl Accounts {
             }
         }
         if change.unlock {
-            self.lockout.forget(name);
+            let account = self.as_seen(name, None).await?.value;
+            self.failures.unlock(&account.id).await?;
         }
         self.found(name).await
     }
@@ -367,45 +375,18 @@ impl Accounts {
         }
         let mut batch = Batch::new();
         self.one_stays(name, Some(&account), &mut batch).await?;
+        if account.ends_sessions(&found.value) {
+            account.generation += 1;
+            let stays = change.session.as_deref();
+            let stays = stays.filter(|_| !account.has_other_rights(&found.value));
+            sessions::end_those_of(self.store.as_ref(), &account, stays, &mut batch).await?;
+        }
         batch
             .expect(Account::KIND, name, Some(found.revision))
             .put(&account)?;
-        if hash.is_some() {
-            sessions::end_those_of(self.store.as_ref(), name, change.session.as_deref(), &mut batch).await?;
-        }
         tell_of(name, Turn::Changed, &mut batch)?;
         self.store.commit(batch).await?;
         Ok(())
-    }
-
-    /// An account as the store has it. Every request asks for one, and it is read anew only after something was written.
-    async fn read(&self, name: &str) -> Result<Option<Versioned<Account>>, ServiceError> {
-        let revision = self.store.revision().await?;
-        let known = |of: &mut Read| {
-            if of.revision != revision {
-                *of = Read {
-                    revision,
-                    accounts: HashMap::new(),
-                };
-            }
-            of.accounts.get(name).cloned()
-        };
-        if let Some(account) = known(&mut self.lock_read()) {
-            return Ok(Some(account));
-        }
-        let found = read::<Account>(self.store.as_ref(), name).await?;
-        let mut last = self.lock_read();
-        // What is newer than it says is as good.
-        if let Some(found) = &found
-            && last.revision == revision
-        {
-            last.accounts.insert(name.to_owned(), found.clone());
-        }
-        Ok(found)
-    }
-
-    fn lock_read(&self) -> MutexGuard<'_, Read> {
-        self.read.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Deletes an account, of the revision that was seen if there is one, and ends its sessions.
@@ -425,8 +406,9 @@ impl Accounts {
         self.one_stays(name, None, &mut batch).await?;
         batch
             .expect(Account::KIND, name, Some(found.revision))
-            .delete(Account::KIND, name);
-        sessions::end_those_of(self.store.as_ref(), name, None, &mut batch).await?;
+            .delete(Account::KIND, name)
+            .delete(AccountFailures::KIND, &found.value.id);
+        sessions::end_those_of(self.store.as_ref(), &found.value, None, &mut batch).await?;
         tell_of(name, Turn::Removed, &mut batch)?;
         self.store.commit(batch).await?;
         Ok(())
@@ -472,60 +454,6 @@ impl Accounts {
         let _permit = self.hashing.acquire().await.map_err(|e| password::internal(&e))?;
         password::hash(password, &self.memory).await
     }
-
-    /// The account, if this is its password, it may log in, and it is not locked.
-    pub async fn verify(&self, name: &str, password: &str) -> Result<Option<AccountShown>, ServiceError> {
-        if password.len() > password::LONGEST
-            || name.len() > password::LONGEST
-            || self.is_locked(name).await?
-        {
-            return Ok(None);
-        }
-        let found = self.read(name).await?;
-        let digest = self.digest(name, password, found.as_ref().map_or(0, |found| found.revision));
-        if !self.remembered(&digest) {
-            let hash = found
-                .as_ref()
-                .map_or(&self.nobody, |found| &found.value.password_hash);
-            let _permit = self.hashing.acquire().await.map_err(|e| password::internal(&e))?;
-            // Somebody may have asked with it while we waited.
-            let right = self.remembered(&digest)
-                || password::matches(hash.clone(), password.to_owned(), &self.memory).await?;
-            if found.is_none() || !right {
-                self.count_wrong(name).await?;
-                return Ok(None);
-            }
-            self.remember(digest);
-        }
-        self.lockout.forget(name);
-        match found {
-            Some(found) if found.value.enabled => Ok(Some(self.shown(&found).await?)),
-            _ => Ok(None),
-        }
-    }
-
-    fn digest(&self, name: &str, password: &str, revision: u64) -> [u8; 32] {
-        // Lengths first, so that ("ab", "c") and ("a", "bc") differ.
-        let mut digest = Sha256::new();
-        digest.update(self.key);
-        digest.update(revision.to_be_bytes());
-        digest.update((name.len() as u64).to_be_bytes());
-        digest.update(name);
-        digest.update(password);
-        digest.finalize().into()
-    }
-
-    fn remembered(&self, digest: &[u8; 32]) -> bool {
-        let right = self.right.lock().unwrap_or_else(PoisonError::into_inner);
-        right.get(digest).is_some_and(|until| Instant::now() < *until)
-    }
-
-    fn remember(&self, digest: [u8; 32]) {
-        let now = Instant::now();
-        let mut right = self.right.lock().unwrap_or_else(PoisonError::into_inner);
-        right.retain(|_, until| now < *until);
-        right.insert(digest, now + REMEMBERED);
-    }
 }
 
 impl AccountShown {
@@ -534,15 +462,38 @@ impl AccountShown {
     }
 }
 
-fn first(password_hash: String) -> Account {
-    Account {
+fn shown(Versioned { value, revision }: &Versioned<Account>, delayed: &BTreeSet<String>) -> AccountShown {
+    AccountShown {
+        name: value.name.clone(),
+        role: value.role,
+        bindings: value.bindings.clone(),
+        enabled: value.enabled,
+        must_change_password: value.must_change_password,
+        locked: delayed.contains(&value.id),
+        revision: *revision,
+    }
+}
+
+fn first(password_hash: String) -> Result<Account, ServiceError> {
+    Ok(Account {
         name: ADMIN.into(),
+        id: sessions::random::<ID_BYTES>()?,
+        generation: 0,
         password_hash,
         role: Role::Administrator,
         bindings: Vec::new(),
         enabled: true,
         must_change_password: false,
-    }
+    })
+}
+
+/// Forgets the failed logins at an account. For the command line, also while a manager uses the store.
+pub async fn unlock(store: Arc<dyn Store>, name: &str) -> Result<(), ServiceError> {
+    let found = read::<Account>(store.as_ref(), name).await?;
+    let account = found.ok_or_else(|| ServiceError::not_found("account", name))?;
+    Failures::new(store, Arc::new(WallClock))
+        .unlock(&account.value.id)
+        .await
 }
 
 /// Tells whoever listens what became of an account.

@@ -9,13 +9,20 @@ fn noon() -> Timestamp {
     "2026-03-02T12:00:00Z".parse().unwrap()
 }
 
+fn maker() -> AccountVersion {
+    AccountVersion {
+        id: "9f86d081884c7d659a2feaa0c55ad015".to_owned(),
+        generation: 0,
+    }
+}
+
 fn made(uuids: &[&str], uses: Option<u32>) -> Result<(AgentToken, String), ServiceError> {
     let new = NewToken {
         uuids: uuids.iter().map(|uuid| (*uuid).to_owned()).collect(),
         seconds: None,
         uses,
     };
-    new.make("0".repeat(ID_DIGITS), "admin", noon())
+    new.make("0".repeat(ID_DIGITS), "admin", &maker(), noon())
 }
 
 fn agent() -> Agent {
@@ -104,7 +111,10 @@ fn a_token_ends() {
             seconds: Some(seconds),
             ..NewToken::default()
         };
-        assert!(new.make(String::new(), "admin", noon()).is_err(), "{seconds} s");
+        assert!(
+            new.make(String::new(), "admin", &maker(), noon()).is_err(),
+            "{seconds} s"
+        );
     }
 }
 

@@ -2,7 +2,8 @@
 //! entry. Invariant: whoever is refused again and again writes no more than [`KINDS`] entries a minute in all.
 
 use super::Record;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 use tokio::time::Instant;
@@ -10,6 +11,8 @@ use tokio::time::Instant;
 const WINDOW: Duration = Duration::from_secs(60);
 /// Of so many kinds one keeps count; what comes beyond is counted as one kind.
 const KINDS: usize = 256;
+/// At most so many different paths are counted for each kind.
+const PATHS: usize = 1_000;
 
 /// See the module.
 #[derive(Default)]
@@ -24,7 +27,39 @@ struct Counted {
     since: Instant,
     /// Beyond the one that was written down.
     more: u64,
+    /// Hashes of their paths, because a client chooses the length of a path.
+    paths: BTreeSet<u64>,
     last: Record,
+}
+
+impl Counted {
+    fn begin(now: Instant, last: Record) -> Self {
+        Self {
+            since: now,
+            more: 0,
+            paths: BTreeSet::new(),
+            last,
+        }
+    }
+
+    fn one_more(&mut self, record: Record) {
+        self.more += 1;
+        if self.paths.len() < PATHS {
+            let mut hasher = DefaultHasher::new();
+            record.on.hash(&mut hasher);
+            self.paths.insert(hasher.finish());
+        }
+        self.last = record;
+    }
+
+    /// The entry about all denials after the first.
+    fn told(self) -> Record {
+        Record {
+            times: self.more,
+            paths: u64::try_from(self.paths.len()).unwrap_or(u64::MAX),
+            ..self.last
+        }
+    }
 }
 
 fn key(record: &Record) -> Key {
@@ -43,24 +78,16 @@ impl Denials {
         }
         match counted.get_mut(&key) {
             Some(kind) if now.duration_since(kind.since) < WINDOW => {
-                (kind.more, kind.last) = (kind.more + 1, record);
+                kind.one_more(record);
                 None
             }
             Some(kind) => {
-                let times = kind.more + 1;
-                (kind.since, kind.more, kind.last) = (now, 0, record.clone());
-                Some(Record { times, ..record })
+                kind.one_more(record.clone());
+                let kind = std::mem::replace(kind, Counted::begin(now, record));
+                Some(kind.told())
             }
             None => {
-                let (more, last) = (0, record.clone());
-                counted.insert(
-                    key,
-                    Counted {
-                        since: now,
-                        more,
-                        last,
-                    },
-                );
+                counted.insert(key, Counted::begin(now, record.clone()));
                 Some(record)
             }
         }
@@ -71,10 +98,6 @@ impl Denials {
         let mut counted = self.counted.lock().unwrap_or_else(PoisonError::into_inner);
         let kinds = counted.drain().map(|(_, kind)| kind);
         let more = kinds.filter(|kind| kind.more > 0);
-        more.map(|kind| Record {
-            times: kind.more,
-            ..kind.last
-        })
-        .collect()
+        more.map(Counted::told).collect()
     }
 }

@@ -57,6 +57,9 @@ pub struct Record {
     /// So many were denied alike since the last entry about them.
     #[serde(default = "once", skip_serializing_if = "is_once")]
     pub times: u64,
+    /// The number of different paths of these; `on` is the last of them.
+    #[serde(default = "once", skip_serializing_if = "is_once")]
+    pub paths: u64,
 }
 
 fn once() -> u64 {
@@ -171,6 +174,7 @@ impl fmt::Display for Entry {
             status,
             made,
             times,
+            paths,
         } = &self.record;
         let who = by.as_deref().unwrap_or("somebody");
         let role = role
@@ -187,7 +191,15 @@ impl fmt::Display for Entry {
             Kind::Began => "begins by itself",
             Kind::Ended => "ended",
         };
-        write!(f, "{who}{role}{from} {verb} {what} {on}")?;
+        match *paths {
+            1 => write!(f, "{who}{role}{from} {verb} {what} {on}")?,
+            paths => write!(
+                f,
+                "{who}{role}{from} {verb} {} requests to {} addresses",
+                in_thousands(*times),
+                in_thousands(paths)
+            )?,
+        }
         match (kind, status) {
             (_, Some(status)) => write!(f, ": {status}")?,
             (Kind::Answered, None) => f.write_str(": went away before the answer")?,
@@ -199,11 +211,19 @@ impl fmt::Display for Entry {
         if let Some(made) = made {
             write!(f, ", made {made}")?;
         }
-        if *times > 1 {
+        if *times > 1 && *paths == 1 {
             write!(f, ", {times} times")?;
         }
         let said = said.iter().map(|(name, value)| format!(" {name}={value}"));
         said.take(4).try_for_each(|said| f.write_str(&said))
+    }
+}
+
+/// Such as `2,087`.
+fn in_thousands(number: u64) -> String {
+    match number / 1_000 {
+        0 => number.to_string(),
+        thousands => format!("{},{:03}", in_thousands(thousands), number % 1_000),
     }
 }
 

@@ -125,6 +125,14 @@ impl Audit {
     }
 
     async fn note_denial(self: &Arc<Self>, record: Record) {
+        tracing::warn!(
+            from = record.from,
+            account = record.by,
+            status = record.status,
+            requests = record.times,
+            addresses = record.paths,
+            "requests denied"
+        );
         if let Err(error) = self.note(record).await {
             tracing::warn!("that somebody was denied something is not in the audit log: {error}");
         }

@@ -29,8 +29,16 @@ pub struct Status {
     pub now: Timestamp,
     pub endpoints: usize,
     pub gpus: usize,
+    /// Composable GPUs with a reachable endpoint.
     pub composable: usize,
+    /// Of these, the free ones.
     pub free: usize,
+    /// Composable GPUs whose endpoints are all unreachable.
+    #[serde(default)]
+    pub unreachable: usize,
+    /// The last answer for the GPU that is unreachable for longest. Absent without an answer since the manager started.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unreachable_since: Option<Timestamp>,
     pub hosts: usize,
     pub compositions: usize,
     pub faults: usize,
@@ -213,15 +221,16 @@ impl Composer {
 
     pub async fn status(&self) -> Result<Status, ServiceError> {
         let snapshot = self.snapshot().await?;
-        let gpus = &snapshot.topology.gpus;
-        let composable = || gpus.iter().filter(|gpu| gpu.composability.is_composable());
+        let composable = self.composable_gpus(&snapshot);
         Ok(Status {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             now: self.clock.now(),
             endpoints: self.endpoints().await?.len(),
-            gpus: gpus.len(),
-            composable: composable().count(),
-            free: composable().filter(|gpu| gpu.state == GpuState::Free).count(),
+            gpus: snapshot.topology.gpus.len(),
+            composable: composable.reachable,
+            free: composable.free,
+            unreachable: composable.unreachable,
+            unreachable_since: composable.since,
             hosts: snapshot.topology.hosts.len(),
             compositions: self.compositions().await?.len(),
             faults: snapshot.faults.len(),
@@ -358,6 +367,7 @@ impl Composer {
                 "poolwright endpoint add NAME --url URL",
             ));
         }
+        checks.push(self.gpus_check(&snapshot));
         let faults = snapshot.faults.len();
         checks.push(match faults {
             0 => Check::ok("faults", "none was met while looking"),

@@ -115,5 +115,6 @@ fn record(
         status: None,
         made: Some(made.to_string()),
         times: 1,
+        paths: 1,
     }
 }

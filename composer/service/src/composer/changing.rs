@@ -231,14 +231,20 @@ impl Composer {
         let standing = basis.held.iter().find(stands).map(|c| c.id.clone());
         // One that nobody knows is refused by its name.
         let standing = standing.or_else(|| composition.filter(|_| given_up.is_empty()));
-        if let (Some(composition), Some(record), false) = (&standing, &record, how.dry_run)
+        if let (Some(composition), Some(record)) = (&standing, &record)
             && how.force.is_none()
             && let Some(kept) = self.keep_in_place(&basis, composition).await?
         {
-            self.delete_record(&mut with, record, &kept.ids()).await?;
-            kept.add_to(&mut with)?;
             let plan = poolwright_planner::plan(&self.input(&basis.standing()));
             let advice = vec![kept.told()];
+            if how.dry_run {
+                return Ok(Change {
+                    advice,
+                    ..Change::none(plan)
+                });
+            }
+            self.delete_record(&mut with, record, &kept.ids()).await?;
+            kept.add_to(&mut with)?;
             let done = self.nothing_to_do(request, plan, with).await?;
             return Ok(Change { advice, ..done });
         }

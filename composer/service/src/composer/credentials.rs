@@ -23,7 +23,7 @@ pub struct Credentials {
     /// To be kept sealed.
     #[serde(default)]
     pub password: Option<Password>,
-    /// Or where the manager finds it, on its machine.
+    /// Or its file in the manager's directory for such files (`serve --endpoint-files`).
     #[serde(default)]
     pub password_file: Option<String>,
 }
@@ -56,7 +56,7 @@ pub(super) fn check(spec: &EndpointSpec) -> Result<(), ServiceError> {
         }
         (Some(_), None, None) => refused(
             "an account is given, and no password",
-            "give its password, or a file on the manager's machine",
+            "give its password, or a file in the directory of serve --endpoint-files",
         ),
         (_, Some(password), _) if password.reveal().is_empty() || password.reveal().len() > LONGEST => {
             refused(
@@ -121,6 +121,11 @@ impl From<Unopened> for ServiceError {
 impl Composer {
     /// What a driver needs to log in there.
     pub(super) async fn ready_to_connect(&self, spec: &EndpointSpec) -> Result<EndpointSpec, ServiceError> {
+        let refused = |error| ServiceError {
+            code: ErrorCode::Conflict,
+            ..error
+        };
+        self.connector.admits(spec).map_err(refused)?;
         may_log_in(self.store.as_ref(), &spec.id).await??;
         Ok(unsealed(self.store.as_ref(), &self.options.keys, spec).await??)
     }
@@ -140,8 +145,9 @@ impl Composer {
                 "the password for endpoint {} can't be kept: this manager has no key to seal it with",
                 spec.id
             );
-            ServiceError::new(ErrorCode::Conflict, message)
-                .with_hint("start it with --cluster-key-file, or give a password file on its machine")
+            ServiceError::new(ErrorCode::Conflict, message).with_hint(
+                "start it with --cluster-key-file, or give a file in the directory of serve --endpoint-files",
+            )
         })?;
         batch.put(&key.seal(&name_of(&kept), password.reveal())?)?;
         kept.sealed = Some(self.new_id());
@@ -173,6 +179,7 @@ impl Composer {
             ..kept.spec.clone()
         };
         check(&wanted)?;
+        self.connector.admits(&wanted)?;
         self.connector.allow_one_more_try(&wanted);
         let connected = self.connector.connect(&wanted).await?;
         let observed = self.observe(&connected).await;
@@ -191,6 +198,15 @@ impl Composer {
         // Whoever needs it next logs in with what is kept now, here and at other managers.
         self.connections.drop_driver(id).await;
         Ok(tested)
+    }
+
+    /// The names of stored secrets that were sealed with another key than this manager has.
+    pub async fn unopened_secrets(&self) -> Result<Vec<String>, ServiceError> {
+        let all = read_all::<Sealed>(self.store.as_ref()).await?;
+        let unopened = all
+            .iter()
+            .filter(|found| self.options.keys.opened(&found.value).is_none());
+        Ok(unopened.map(|found| found.value.id().to_owned()).collect())
     }
 
     /// Seals with the cluster's key what this manager had sealed for itself alone.

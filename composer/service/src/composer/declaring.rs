@@ -455,7 +455,7 @@ fn is_named_once(declaration: &Declaration) -> Result<(), ServiceError> {
 }
 
 /// The schedule that a demand with a window stands for.
-pub(super) fn schedule_of(mut demand: DemandSpec) -> ScheduleSpec {
+pub fn schedule_of(mut demand: DemandSpec) -> ScheduleSpec {
     ScheduleSpec {
         id: ScheduleId::from_lossy(demand.id.as_str()),
         window: demand.window.take().unwrap_or_default(),

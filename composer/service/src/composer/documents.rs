@@ -15,6 +15,7 @@ use super::suspending::PutAside;
 use super::wanting::CalendarChange;
 use crate::access::AccessRules;
 use crate::accounts::Account;
+use crate::accounts::lockout::{AccountFailures, SourceFailures};
 use crate::agent::{Agent, AgentToken};
 use crate::audit::{Head, Page};
 use crate::closure::HostClosure;
@@ -52,6 +53,8 @@ const OURS: &[&str] = &[
     CalendarChange::KIND,
     AccessRules::KIND,
     Account::KIND,
+    AccountFailures::KIND,
+    SourceFailures::KIND,
     Agent::KIND,
     AgentToken::KIND,
     DemandRecord::KIND,
@@ -107,6 +110,8 @@ pub fn reread(kind: &str, json: &str) -> Option<serde_json::Result<String>> {
         CalendarChange::KIND => again::<CalendarChange>(json),
         AccessRules::KIND => again::<AccessRules>(json),
         Account::KIND => again::<Account>(json),
+        AccountFailures::KIND => again::<AccountFailures>(json),
+        SourceFailures::KIND => again::<SourceFailures>(json),
         Agent::KIND => again::<Agent>(json),
         AgentToken::KIND => again::<AgentToken>(json),
         DemandRecord::KIND => again::<DemandRecord>(json),

@@ -85,6 +85,7 @@ impl Composer {
             return Err(error.with_hint("give https://HOST or https://HOST:PORT"));
         }
         credentials::check(&spec)?;
+        self.connector.admits(&spec)?;
         if let Trust::Pinned(pins) = &spec.trust {
             pins.check()?;
         }

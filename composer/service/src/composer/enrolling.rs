@@ -4,7 +4,9 @@
 //! counted as whoever tries passwords is.
 
 use super::Composer;
-use crate::accounts::lockout::{Lockout, Rule};
+use crate::accounts::failures::Failures;
+use crate::accounts::lockout::{self, Attempt};
+use crate::accounts::{self, AccountVersion, Source};
 use crate::agent::{self, Agent, AgentToken, Authority, Enrolled, Enrolment, NewToken, OpenToken, TokenMade};
 use crate::error::{ErrorCode, ServiceError};
 use crate::host::RetiredHosts;
@@ -15,13 +17,24 @@ use std::sync::Arc;
 /// How often an enrolment is tried that others come in the way of, at other managers.
 const TRIES: usize = 16;
 
+/// Wrong tokens are counted as failures at this name.
+const TOKENS: &str = "tokens of agents";
+
 /// While agents are enrolled.
-#[derive(Default)]
 pub(super) struct Enrolling {
-    /// Tokens that there are not, by the address that they came from.
-    wrong: Lockout,
+    /// Wrong tokens, by their source.
+    wrong: Failures,
     /// One at a time: many may come with one token.
     turn: tokio::sync::Mutex<()>,
+}
+
+impl Enrolling {
+    pub fn new(wrong: Failures) -> Self {
+        Self {
+            wrong,
+            turn: tokio::sync::Mutex::default(),
+        }
+    }
 }
 
 /// An enrolment that a token allows, for the audit log.
@@ -51,9 +64,14 @@ impl Composer {
     }
 
     /// Makes a token. Those that are over are forgotten meanwhile.
-    pub async fn make_agent_token(&self, new: NewToken, by: &str) -> Result<TokenMade, ServiceError> {
+    pub async fn make_agent_token(
+        &self,
+        new: NewToken,
+        by: &str,
+        version: &AccountVersion,
+    ) -> Result<TokenMade, ServiceError> {
         let now = self.clock.now();
-        let (token, text) = new.make(self.new_id(), by, now)?;
+        let (token, text) = new.make(self.new_id(), by, version, now)?;
         let mut batch = Batch::new();
         for found in read_all::<AgentToken>(self.store.as_ref()).await? {
             if found.value.is_over(now) {
@@ -74,9 +92,13 @@ impl Composer {
     /// Those that still enrol somebody, in the order in which they end.
     pub async fn open_agent_tokens(&self) -> Result<Vec<OpenToken>, ServiceError> {
         let now = self.clock.now();
-        let all = read_all::<AgentToken>(self.store.as_ref()).await?;
-        let open = all.into_iter().filter_map(|found| found.value.open(now));
-        let mut open: Vec<OpenToken> = open.collect();
+        let mut open: Vec<OpenToken> = Vec::new();
+        for Versioned { value, .. } in read_all::<AgentToken>(self.store.as_ref()).await? {
+            let maker = accounts::version_of(self.store.as_ref(), &value.by).await?;
+            if value.check_maker(maker.as_ref()).is_ok() {
+                open.extend(value.open(now));
+            }
+        }
         open.sort_by(|a, b| (a.ends, &a.id).cmp(&(b.ends, &b.id)));
         Ok(open)
     }
@@ -96,20 +118,27 @@ impl Composer {
         Ok(())
     }
 
-    /// Whether somebody who comes from an address may enrol an agent; `None`: there is no such token.
-    pub async fn may_enrol(&self, asked: &Enrolment, from: &str) -> Result<Option<Admitted>, ServiceError> {
-        let rule = Rule::default();
-        if self.enrolling.wrong.is_locked(from, &rule) {
-            let message = format!("{from} has shown too many tokens that there are not");
-            return Err(ServiceError::new(ErrorCode::Unavailable, message)
-                .with_hint("wait for a quarter of an hour, and look at the token"));
+    /// Whether a request from a source may enrol an agent; `None`: there is no such token. An attempt counts as a failure
+    /// before its token is checked.
+    pub async fn may_enrol(&self, asked: &Enrolment, from: Source) -> Result<Option<Admitted>, ServiceError> {
+        let attempt = Attempt::at(TOKENS, None, from);
+        // Many hosts behind one address may come at once: each counts only until its token is known to be right.
+        let _turn = self.enrolling.turn.lock().await;
+        match self.enrolling.wrong.admit(&attempt).await? {
+            lockout::Admission::Counted(_) => {}
+            lockout::Admission::Early | lockout::Admission::Refused => {
+                let message = format!("{from} has shown too many tokens that there are not");
+                return Err(ServiceError::new(ErrorCode::Unavailable, message)
+                    .with_hint("check the token, and try again later: each wrong one doubles the delay"));
+            }
         }
-        let Some(admission) = self.admission(asked).await? else {
-            self.enrolling.wrong.wrong(from, &rule);
+        let admission = self.admission(asked).await;
+        if matches!(admission, Ok(None)) {
             return Ok(None);
-        };
-        self.enrolling.wrong.forget(from);
-        Ok(Some(Admitted {
+        }
+        // There is such a token, whatever else is wrong.
+        self.enrolling.wrong.forgive(&attempt).await?;
+        Ok(admission?.map(|admission| Admitted {
             host: admission.host,
             token: admission.token.value.id,
             by: admission.token.value.by,
@@ -144,6 +173,8 @@ impl Composer {
         let Some(token) = token.filter(|found| found.value.opens(secret)) else {
             return Ok(None);
         };
+        let maker = accounts::version_of(self.store.as_ref(), &token.value.by).await?;
+        token.value.check_maker(maker.as_ref())?;
         let uuid = agent::canonical(&asked.uuid)?;
         agent::check_address(&asked.address)?;
         let host = self.host_of(&uuid).await?;
@@ -237,7 +268,7 @@ impl Composer {
             host: enrolled.host.clone(),
             uuid: enrolled.uuid.clone(),
             certificate: signed.certificate,
-            authority: authority.certificate().to_owned(),
+            authority: authority.certificate(),
             ends: enrolled.ends,
         };
         self.connections.agents.note(enrolled);

@@ -7,13 +7,14 @@
 pub(super) mod naming;
 
 use super::Composer;
+use super::silence::log_turn;
 use crate::books::Pages;
 use crate::connections::NotReached;
 use crate::endpoint::Endpoint;
 use crate::error::{ErrorCode, ServiceError};
 use crate::missing::Vanished;
 use crate::shown::{Closed, Facts, Joined, Shown as PoolShown};
-use crate::sight::{Began, Sight};
+use crate::sight::{Began, Reachability, Sight};
 use crate::vanishing::{Baselines, Shown};
 use crate::view::LookedAt;
 use crate::walk::Walk;
@@ -117,6 +118,7 @@ impl Seen {
     /// Takes in a walk that was answered, failed or is not believed.
     fn take_walk(&mut self, look: Look, began: Began) {
         let (source, answered) = (look.view.source.clone(), look.answered);
+        let before = self.sights.get(&source).map(Sight::reachability);
         // A look that failed shows nothing; that is no sign that it is gone.
         let doubt = match look.answered {
             true => self.baselines.take_in(&look).err(),
@@ -134,6 +136,9 @@ impl Seen {
                 true
             }
         };
+        if let Some(sight) = self.sights.get(&source) {
+            log_turn(before.unwrap_or(Reachability::Reachable), sight);
+        }
         let contested = self
             .joined
             .as_ref()
@@ -342,7 +347,9 @@ impl Composer {
             true => without_the_gone(read),
             false => read,
         };
+        let before = sight.reachability();
         let news = sight.read(units, read, began, began.instant.elapsed()) | doubted;
+        log_turn(before, sight);
         seen.changed(endpoint, news);
         news
     }
@@ -416,7 +423,9 @@ impl Composer {
     pub(super) fn believe(&self, now: Shown) {
         let mut seen = self.lock_seen();
         if let Some(sight) = seen.sights.get_mut(&now.endpoint) {
+            let before = sight.reachability();
             sight.believe();
+            log_turn(before, sight);
         }
         seen.changed(&now.endpoint, true);
         seen.baselines.believe(now);

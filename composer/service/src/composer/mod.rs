@@ -137,7 +137,9 @@ pub use asking::{Check, CheckResult, OperationAlarm, Resolution, Status, Why};
 pub use changing::Release;
 pub use credentials::Credentials;
 pub(crate) use credentials::{Unopened, unsealed};
-pub use declaring::{Declaration, Declared, DeclaredEntry, DeclaredKind, Difference, DoesNotFit};
+pub use declaring::{
+    Declaration, Declared, DeclaredEntry, DeclaredKind, Difference, DoesNotFit, schedule_of,
+};
 pub use endpoints::EndpointTest;
 pub use enrolling::Admitted;
 pub(crate) use following::Tell;
@@ -163,7 +165,8 @@ pub use wanting::{ScheduleStatus, most_slots, pool_kinds};
 
 use self::readiness::Stage;
 use self::turns::Turns;
-use crate::accounts::Grants;
+use crate::accounts::failures::Failures;
+use crate::accounts::{Accounts, Grants};
 use crate::audit::Audit;
 use crate::books::Books;
 use crate::clock::Clock;
@@ -373,6 +376,7 @@ impl Composer {
         ));
         let (now, execute, drivers) = (clock.clone(), options.execute.clone(), connections.clone());
         let executor = Executor::with_charge(store, drivers, charge, now, execute, Arc::new(()));
+        let failures = Failures::new(shown.clone(), clock.clone());
         let ended = CancellationToken::new();
         let outside = Some(Arc::new(ended.clone().drop_guard()));
         let parts = Arc::new(Parts {
@@ -407,7 +411,7 @@ impl Composer {
             lights: tokio::sync::Mutex::default(),
             rotating: tokio::sync::Mutex::default(),
             rotating_at: Mutex::default(),
-            enrolling: enrolling::Enrolling::default(),
+            enrolling: enrolling::Enrolling::new(failures),
             certificate_end: Mutex::default(),
             calendar_changed: Notify::new(),
             lends_changed: Notify::new(),
@@ -515,6 +519,15 @@ impl Composer {
     /// Those of the API's clients.
     pub fn sessions(&self) -> Sessions {
         Sessions::new(self.store.clone(), self.clock.clone())
+    }
+
+    /// The accounts of the API's clients; see [`Accounts::open`].
+    pub async fn accounts(
+        &self,
+        tell: impl FnOnce(&str) -> Result<(), ServiceError>,
+        take_back: impl FnOnce() -> Result<(), ServiceError>,
+    ) -> Result<Accounts, ServiceError> {
+        Accounts::open(self.store.clone(), self.clock.clone(), tell, take_back).await
     }
 
     /// Who asked for what.

@@ -46,6 +46,8 @@ pub struct How {
     /// Go on without what fails, rather than undo it all.
     #[serde(default)]
     pub partial_ok: bool,
+    /// Refuse a change that detaches more GPUs than these. A key stands for the same change with any value.
+    pub max_detach: Option<u32>,
     /// Only while the composition is as it was seen; for who asks in this process.
     #[serde(skip)]
     pub seen: Option<Seen>,

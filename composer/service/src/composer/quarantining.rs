@@ -215,13 +215,14 @@ impl Composer {
 
     /// What a GPU has gone through, seen or not.
     pub async fn gpu_history(&self, id: &GpuId) -> Result<History, ServiceError> {
+        // Before the history: the end of a quarantine is one commit with the entry in the history that explains it.
+        let quarantine = read::<Quarantine>(self.store.as_ref(), id.as_str()).await?;
         let (of, kept) = self.gpu_history_of(id).await?;
         let seen = self.known_gpu(id).await;
         let light = self.light_kept(id).await?;
         if kept.is_none() && light.is_none() {
             seen.as_ref().map_err(Clone::clone)?;
         }
-        let quarantine = read::<Quarantine>(self.store.as_ref(), id.as_str()).await?;
         let here = seen.ok().map(|gpu| Evidence::of(&gpu));
         let last = of.strikes.last().map(|strike| strike.evidence.clone());
         let place = here.filter(|here| here.place().is_some()).or(last);

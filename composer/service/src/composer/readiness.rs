@@ -1,7 +1,7 @@
 //! Whether the manager may be asked: it has started, and has not begun to stop.
 
 use super::Composer;
-use super::asking::Check;
+use super::asking::{Check, CheckResult};
 use crate::error::{ErrorCode, ServiceError};
 use std::sync::PoisonError;
 use std::time::Duration;
@@ -53,6 +53,7 @@ impl Composer {
 
     /// What must be so before anybody should be sent here. Asks no endpoint.
     pub async fn readiness(&self) -> Vec<Check> {
+        let until = tokio::time::Instant::now() + STORE;
         let recovery = match self.may_be_asked() {
             Ok(()) => Check::ok("recovery", "operations of earlier runs are taken up"),
             Err(error) => Check::problem("recovery", error.message, error.hint.unwrap_or_default()),
@@ -65,8 +66,16 @@ impl Composer {
                 Check::ok("looks", told)
             }
         };
-        vec![recovery, store, looks]
+        let mut checks = vec![recovery, store, looks];
+        // GPUs can be counted after the start, while the store answers.
+        if checks.iter().all(|check| check.result == CheckResult::Ok)
+            && let Ok(Ok(snapshot)) = tokio::time::timeout_at(until, self.snapshot()).await
+        {
+            checks.push(self.gpus_check(&snapshot));
+        }
+        checks
     }
+
     /// Whether the store answers, and can be written to as far as is known.
     pub(super) async fn store_check(&self) -> Check {
         const ITS_DISK: &str = "see to its disk";

@@ -121,5 +121,6 @@ fn record(kind: Kind, host: &HostId, outcome: Option<String>) -> Record {
         status: None,
         made: None,
         times: 1,
+        paths: 1,
     }
 }

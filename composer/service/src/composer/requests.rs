@@ -72,6 +72,22 @@ impl<'a> Request<'a> {
     }
 }
 
+/// Refuses a plan that detaches more GPUs than the client allows. This is the plan that will run; an earlier dry run may
+/// have shown another one.
+fn check_max_detach(how: &How, plan: &Plan) -> Result<(), ServiceError> {
+    let detached = plan.summary().gpus_unbound;
+    match how.max_detach {
+        Some(max) if detached > usize::try_from(max).unwrap_or(usize::MAX) => {
+            let message = format!(
+                "the change would detach {detached} GPUs, and at most {max} are allowed: nothing was changed"
+            );
+            Err(ServiceError::new(ErrorCode::Conflict, message)
+                .with_hint("look at its dry run again, or allow more with max_detach (--max-detach)"))
+        }
+        _ => Ok(()),
+    }
+}
+
 impl Composer {
     /// What came of the request, if it was made before under its key. Who may not ask in that way is refused first.
     pub(super) async fn answered_before(
@@ -122,6 +138,7 @@ impl Composer {
         plan: Plan,
         mut with: Batch,
     ) -> Result<Change, ServiceError> {
+        check_max_detach(request.how, &plan)?;
         self.keep_what_was_seen().await?;
         let automatic = request.kind.is_automatic();
         if automatic {

@@ -7,6 +7,7 @@
 use super::Composer;
 use super::planning::{Change, How, Wanted};
 use super::requests::Request;
+use crate::accounts::AccountVersion;
 use crate::demand::DemandSpec;
 use crate::error::{ErrorCode, ServiceError};
 use jiff::{SignedDuration, Timestamp};
@@ -65,8 +66,11 @@ pub struct Place {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reservation {
     pub id: String,
-    /// The account.
+    /// The account's name.
     pub by: String,
+    /// The account's id: another account may get the name. Earlier versions kept none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub account: Option<String>,
     pub since: Timestamp,
     pub until: Timestamp,
     pub parts: Vec<Part>,
@@ -76,6 +80,13 @@ pub struct Reservation {
 }
 
 impl Reservation {
+    pub fn is_of(&self, name: &str, account: &AccountVersion) -> bool {
+        match &self.account {
+            Some(id) => *id == account.id,
+            None => self.by == name,
+        }
+    }
+
     /// What is kept.
     pub fn places(&self) -> impl Iterator<Item = &Place> {
         let kept = self.parts.iter().filter(|part| !part.composed);
@@ -237,6 +248,7 @@ impl Composer {
         wishes: &[Wish],
         asked: Value,
         by: &str,
+        account: &AccountVersion,
     ) -> Result<Reservation, ServiceError> {
         let _turn = self.turn.lock().await;
         // Before what the preview rests on: what changes meanwhile refuses the commit.
@@ -259,6 +271,7 @@ impl Composer {
         let reservation = Reservation {
             id: self.new_id(),
             by: by.to_owned(),
+            account: Some(account.id.clone()),
             since: now,
             until: now + RESERVED,
             parts: self.preview(wishes).await?,
@@ -451,6 +464,7 @@ mod tests {
         Reservation {
             id: id.to_owned(),
             by: "kim".to_owned(),
+            account: None,
             since: Timestamp::UNIX_EPOCH,
             until,
             parts: vec![Part {
@@ -462,6 +476,20 @@ mod tests {
             }],
             asked: None,
         }
+    }
+
+    /// Fault 82: a reservation.
+    #[test]
+    fn a_reservation_is_not_of_a_later_account_of_the_same_name() {
+        let account = |id: &str| AccountVersion {
+            id: id.to_owned(),
+            generation: 0,
+        };
+        let mut reserved = reservation("a", "gpu-1", Timestamp::UNIX_EPOCH);
+        assert!(reserved.is_of("kim", &account("1")), "of an earlier version");
+        reserved.account = Some("1".to_owned());
+        assert!(reserved.is_of("kim", &account("1")));
+        assert!(!reserved.is_of("kim", &account("2")));
     }
 
     #[test]

@@ -1,14 +1,18 @@
 //! Endpoints that give no answer: what is shown of them is as old as their last one, and is told as such.
 
+use super::asking::Check;
+use super::staleness::tellers;
 use super::{Composer, Thing, Turn, tell};
 use crate::error::{ErrorCode, ServiceError};
-use crate::sight::Sight;
+use crate::sight::{Reachability, Sight};
 use jiff::Timestamp;
+use poolwright_inventory::Snapshot;
 use poolwright_model::id::ControlEndpointId;
+use poolwright_model::lifecycle::GpuState;
 use poolwright_store::{Batch, Stored, read_all};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::{MutexGuard, PoisonError};
 
@@ -48,12 +52,13 @@ impl fmt::Display for Silent {
 impl Silent {
     /// `None` of an endpoint that answers, and is believed, and of one that nobody has asked yet.
     pub(super) fn of(sight: &Sight) -> Option<Self> {
-        if sight.answers() || sight.is_recalled() {
+        let reachability = sight.reachability();
+        if reachability == Reachability::Reachable {
             return None;
         }
         let look = sight.look();
         Some(Self {
-            answers: sight.doubted().is_some(),
+            answers: reachability == Reachability::NotTrusted,
             endpoint: look.view.source,
             last_answer: sight.read_last().map(|began| began.at),
             because: look
@@ -64,6 +69,48 @@ impl Silent {
                 .map(|fault| fault.message)
                 .unwrap_or_default(),
         })
+    }
+}
+
+/// By default a manager logs this target at `info`, and all others at `warn`.
+const TARGET: &str = "poolwright::endpoint";
+
+/// Logs that an endpoint was lost, recovered or stopped being trusted, if that is new.
+pub(super) fn log_turn(before: Reachability, sight: &Sight) {
+    if sight.reachability() == before {
+        return;
+    }
+    let endpoint = sight.endpoint();
+    let Some(silent) = Silent::of(sight) else {
+        return tracing::info!(target: TARGET, %endpoint, "endpoint recovered");
+    };
+    let last_answer = silent.last_answer.map(|at| at.to_string());
+    let reason = silent.because;
+    match silent.answers {
+        true => tracing::warn!(target: TARGET, %endpoint, last_answer, reason, "endpoint not trusted"),
+        false => tracing::warn!(target: TARGET, %endpoint, last_answer, reason, "endpoint lost"),
+    }
+}
+
+/// The composable GPUs, by whether an endpoint answers for them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct ComposableGpus {
+    pub reachable: usize,
+    /// Of those that are reachable.
+    pub free: usize,
+    pub unreachable: usize,
+    /// The last answer for the GPU that is unreachable for longest; `None`: none since the manager started.
+    pub since: Option<Timestamp>,
+}
+
+impl fmt::Display for ComposableGpus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} composable, {} free", self.reachable, self.free)?;
+        match (self.unreachable, self.since) {
+            (0, _) => Ok(()),
+            (n, Some(since)) => write!(f, "; {n} unreachable since {since}"),
+            (n, None) => write!(f, "; {n} unreachable since the manager started"),
+        }
     }
 }
 
@@ -166,6 +213,46 @@ impl Composer {
     /// The endpoints that did not answer when they were asked last, in the order of their names.
     pub fn silent(&self) -> Vec<Silent> {
         self.last_looks(Silent::of)
+    }
+
+    /// The composable GPUs of a snapshot, by whether an endpoint answers for them now.
+    pub(super) fn composable_gpus(&self, snapshot: &Snapshot) -> ComposableGpus {
+        // Clients without a password cause this: it copies nothing of the observations.
+        let unreachable = self.last_looks(|sight| {
+            let last_answer = sight.read_last().map(|began| began.at);
+            let is_lost = sight.reachability() == Reachability::Unreachable;
+            is_lost.then(|| (sight.endpoint().clone(), last_answer))
+        });
+        let unreachable: BTreeMap<ControlEndpointId, Option<Timestamp>> = unreachable.into_iter().collect();
+        let (mut counts, mut last_answers) = (ComposableGpus::default(), Vec::new());
+        let gpus = snapshot.topology.gpus.iter();
+        for gpu in gpus.filter(|gpu| gpu.composability.is_composable()) {
+            let tellers = tellers(gpu);
+            let lost: Vec<Option<Timestamp>> = tellers
+                .iter()
+                .filter_map(|endpoint| unreachable.get(*endpoint).copied())
+                .collect();
+            if !lost.is_empty() && lost.len() == tellers.len() {
+                last_answers.extend(lost.into_iter().max());
+            } else {
+                counts.reachable += 1;
+                counts.free += usize::from(gpu.state == GpuState::Free);
+            }
+        }
+        counts.unreachable = last_answers.len();
+        counts.since = last_answers.into_iter().min().flatten();
+        counts
+    }
+
+    /// Whether there are GPUs to compose. Asks no endpoint, and names none.
+    pub(super) fn gpus_check(&self, snapshot: &Snapshot) -> Check {
+        const HINT: &str = "see which endpoints do not answer: poolwright endpoint list";
+        let gpus = self.composable_gpus(snapshot);
+        match (gpus.unreachable, gpus.reachable) {
+            (0, _) => Check::ok("gpus", gpus.to_string()),
+            (_, 0) => Check::problem("gpus", gpus.to_string(), HINT),
+            _ => Check::warning("gpus", gpus.to_string(), HINT),
+        }
     }
 
     pub(super) fn silent_at(&self, endpoint: &ControlEndpointId) -> Option<Silent> {

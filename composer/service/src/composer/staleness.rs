@@ -101,7 +101,7 @@ impl<T> Observed<T> {
 }
 
 /// Who tells what is so of a GPU: those that bind it, else those that show it.
-fn tellers(gpu: &Gpu) -> BTreeSet<&ControlEndpointId> {
+pub(super) fn tellers(gpu: &Gpu) -> BTreeSet<&ControlEndpointId> {
     match gpu.control.is_empty() {
         true => gpu.seen_by.iter().collect(),
         false => gpu.control.iter().map(|at| &at.endpoint).collect(),

@@ -1,6 +1,7 @@
 //! Who is sent what happens: kept in the store, so that it goes on after a restart and at whatever manager.
 
 use super::Composer;
+use crate::accounts::{self, AccountVersion};
 use crate::error::{ErrorCode, ServiceError};
 use crate::sealed::Sealed;
 use crate::subscription::{Headers, MOST, MOST_OF_ONE, NewSubscription, Subscription, SubscriptionChange};
@@ -29,9 +30,14 @@ impl Composer {
     }
 
     /// Sends what happens from now on.
-    pub async fn subscribe(&self, account: &str, new: NewSubscription) -> Result<Subscription, ServiceError> {
+    pub async fn subscribe(
+        &self,
+        account: &str,
+        version: &AccountVersion,
+        new: NewSubscription,
+    ) -> Result<Subscription, ServiceError> {
         let known = self.subscriptions().await?;
-        let own = known.iter().filter(|known| known.account == account).count();
+        let own = known.iter().filter(|known| known.is_of(version)).count();
         if own >= MOST_OF_ONE || known.len() >= MOST {
             let message =
                 format!("there may be {MOST_OF_ONE} subscriptions of an account, and {MOST} of all");
@@ -42,6 +48,7 @@ impl Composer {
         let mut subscription = Subscription {
             id: self.new_id(),
             account: account.to_owned(),
+            bound_to: Some(version.clone()),
             destination: new.destination.to_string(),
             context: new.context,
             chosen: new.chosen,
@@ -74,6 +81,7 @@ impl Composer {
         }
         if let Some(suspended) = change.suspended {
             if suspended.is_none() {
+                value.bound_to = Some(self.resumed_for(&value).await?);
                 value.upto = self.last_happened().await?;
             }
             value.suspended = suspended;
@@ -81,6 +89,17 @@ impl Composer {
         batch.put(&value)?;
         self.store.commit(batch).await?;
         Ok(value)
+    }
+
+    /// Its account as it is now. A new account of the same name must not resume it.
+    async fn resumed_for(&self, subscription: &Subscription) -> Result<AccountVersion, ServiceError> {
+        let name = &subscription.account;
+        let now = accounts::version_of(self.store.as_ref(), name).await?;
+        now.filter(|now| subscription.is_of(now)).ok_or_else(|| {
+            let message = format!("the account {name} that subscribed was deleted or disabled");
+            ServiceError::new(ErrorCode::Conflict, message)
+                .with_hint("enable it, or remove the subscription and subscribe with another account")
+        })
     }
 
     pub async fn unsubscribe(&self, id: &str) -> Result<(), ServiceError> {

@@ -129,7 +129,7 @@ impl Agents {
             endpoint: agent.endpoint(),
             address: agent.address.clone(),
             name,
-            authority: authority.certificate().to_owned(),
+            authority: authority.certificate(),
             identity,
         };
         let connected = self.connector.connect_agent(&spec).await?;

@@ -10,6 +10,10 @@ use std::net::IpAddr;
 use std::str::FromStr;
 use url::{Host, Url};
 
+/// The rule against loopback addresses.
+const LOOPBACK: &str =
+    "a loopback address (127.0.0.0/8, ::1; only serve --insecure-event-loopback allows them)";
+
 /// Longer ones are refused.
 const LONGEST: usize = 2_000;
 
@@ -32,11 +36,11 @@ pub enum Refused {
     Fragment,
     #[error("nothing can listen at port 0")]
     NoPort,
-    #[error("{0} is this machine")]
+    #[error("{0} is this machine: only serve --insecure-event-loopback allows it")]
     ThisMachine(String),
-    #[error("{0} is {1}, where nothing is ever sent")]
+    #[error("{0} is {1}: no event is sent there")]
     Never(IpAddr, &'static str),
-    #[error("{0} is an address of this manager")]
+    #[error("{0} is an address of this manager, which sends no event to itself")]
     Ours(IpAddr),
 }
 
@@ -163,7 +167,7 @@ impl Allowed {
         match kind_of(address) {
             Kind::Open => Verdict::Open,
             Kind::Loopback if self.loopback => Verdict::Open,
-            Kind::Loopback => Verdict::Never("a loopback address"),
+            Kind::Loopback => Verdict::Never(LOOPBACK),
             Kind::Private
                 if self
                     .networks
@@ -173,7 +177,7 @@ impl Allowed {
                 Verdict::Open
             }
             Kind::Private => Verdict::NotAllowed,
-            Kind::Carrier => Verdict::Never("an address behind a carrier's NAT"),
+            Kind::Carrier => Verdict::Never("an address behind a carrier's NAT (100.64.0.0/10)"),
             Kind::Never(what) => Verdict::Never(what),
         }
     }

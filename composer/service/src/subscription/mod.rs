@@ -4,6 +4,7 @@ mod destination;
 
 pub use destination::{Allowed, Destination, Network, Refused, Verdict};
 
+use crate::accounts::AccountVersion;
 use jiff::Timestamp;
 use poolwright_store::Stored;
 use serde::{Deserialize, Serialize};
@@ -20,6 +21,9 @@ pub struct Subscription {
     pub id: String,
     /// Whose it is.
     pub account: String,
+    /// The account as it was when it subscribed, or resumed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bound_to: Option<AccountVersion>,
     pub destination: String,
     /// What the client calls it: sent with each event.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -44,6 +48,15 @@ impl Stored for Subscription {
     const KIND: &'static str = "subscription";
     fn id(&self) -> &str {
         &self.id
+    }
+}
+
+impl Subscription {
+    /// Whether it belongs to this account, also if the account was changed since.
+    pub fn is_of(&self, version: &AccountVersion) -> bool {
+        self.bound_to
+            .as_ref()
+            .is_some_and(|bound_to| bound_to.id == version.id)
     }
 }
 

@@ -33,6 +33,37 @@ pub(super) async fn migrate(
     }
 }
 
+/// The name of the cluster, if its tables are of this version. Changes nothing.
+pub(super) async fn check(
+    connections: &Connections,
+    remembered: Option<&Remembered>,
+) -> Result<String, OpenError> {
+    let name = &connections.name;
+    let failed = |error: tokio_postgres::Error| unusable(name, told(&error));
+    let mut client = connections.get().await.map_err(|e| no_connection(name, &e))?;
+    let transaction = client.transaction().await.map_err(failed)?;
+    let (known, applied) = (MIGRATIONS.len() as u32, version(&transaction, name).await?);
+    if applied != known {
+        return Err(match applied > known {
+            true => newer(name, applied),
+            false => OpenError::Older { place: name.clone() },
+        });
+    }
+    let format = marked(&transaction, FORMAT).await.map_err(failed)?;
+    format::judge(name, format.as_deref())?;
+    let found = found(&transaction, applied).await.map_err(failed)?;
+    Ok(belonging(name, remembered, &found)?.unwrap_or_default())
+}
+
+fn newer(name: &str, found: u32) -> OpenError {
+    OpenError::Newer {
+        place: name.to_owned(),
+        what: "schema",
+        found,
+        known: MIGRATIONS.len() as u32,
+    }
+}
+
 /// One transaction: what is refused is left as it was.
 async fn apply_missing(
     connections: &Connections,
@@ -49,12 +80,7 @@ async fn apply_missing(
     let known = MIGRATIONS.len() as u32;
     let applied = version(&transaction, name).await?;
     if applied > known {
-        return Err(OpenError::Newer {
-            place: name.clone(),
-            what: "schema",
-            found: applied,
-            known,
-        });
+        return Err(newer(name, applied));
     }
     let found = found(&transaction, applied).await.map_err(failed)?;
     let was = match found.revision {

@@ -46,7 +46,17 @@ impl PostgresStore {
         let known = migrate::migrate(&connections, dir.remembered()?.as_ref()).await?;
         dir.remember(&known).map_err(|e| unusable(&dir.file(""), &e))?;
         Ok(Self {
-            writer: writer::Writer::start(Arc::clone(&connections), dir, known.cluster),
+            writer: writer::Writer::start(Arc::clone(&connections), Some(dir), known.cluster),
+            connections,
+        })
+    }
+
+    /// Connects for one command, also while the manager of the directory runs.
+    pub async fn beside(dir: &Path, options: PostgresOptions) -> Result<Self, OpenError> {
+        let connections = Arc::new(Connections::new(options)?);
+        let known = migrate::check(&connections, DataDir::remembered_by(dir)?.as_ref()).await?;
+        Ok(Self {
+            writer: writer::Writer::start(Arc::clone(&connections), None, known),
             connections,
         })
     }

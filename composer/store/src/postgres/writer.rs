@@ -42,11 +42,12 @@ pub(super) struct Writer {
 }
 
 impl Writer {
-    pub fn start(connections: Arc<Connections>, dir: DataDir, cluster: String) -> Self {
+    /// `dir`: where the last commit is written down, for a manager.
+    pub fn start(connections: Arc<Connections>, dir: Option<DataDir>, cluster: String) -> Self {
         let (jobs, waiting) = mpsc::unbounded_channel();
         tokio::spawn(async move {
-            let last = run(&connections, waiting, &dir, &cluster).await;
-            if last > 0 {
+            let last = run(&connections, waiting, dir.as_ref(), &cluster).await;
+            if let Some(dir) = dir.filter(|_| last > 0) {
                 dir.note(&cluster, last);
             }
         });
@@ -73,7 +74,7 @@ fn gone() -> StoreError {
 async fn run(
     connections: &Connections,
     mut waiting: mpsc::UnboundedReceiver<Job>,
-    dir: &DataDir,
+    dir: Option<&DataDir>,
     cluster: &str,
 ) -> u64 {
     let mut last = 0;
@@ -96,7 +97,9 @@ async fn run(
         if let Some(newest) = committed.max() {
             last = newest;
             // A few bytes, and once in a thousand commits a small file: not worth a thread of its own.
-            dir.saw(cluster, last);
+            if let Some(dir) = dir {
+                dir.saw(cluster, last);
+            }
         }
         for (result, answer) in results.into_iter().zip(answers) {
             // Whoever asked may have gone away; what is committed stays committed.

@@ -149,7 +149,7 @@ fn discard(partial: &Path) {
     }
 }
 
-fn present(path: &Path) -> Result<(), OpenError> {
+pub(super) fn present(path: &Path) -> Result<(), OpenError> {
     match path.metadata() {
         Ok(metadata) if metadata.len() > 0 => Ok(()),
         Ok(_) => Err(OpenError::Damaged {

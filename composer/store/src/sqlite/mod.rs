@@ -33,8 +33,8 @@ enum Place {
         writer: writer::Writer,
         readers: Arc<Readers>,
     },
-    /// Commits and reads happen at once, on the caller's thread: nothing here waits for a disk.
-    Memory(Mutex<Connection>),
+    /// Commits and reads happen at once, on the caller's thread: in memory, or in the file for one command.
+    Here(Mutex<Connection>),
 }
 
 impl SqliteStore {
@@ -59,7 +59,7 @@ impl SqliteStore {
     /// order must give the same results.
     pub fn in_memory() -> Result<Self, OpenError> {
         Ok(Self {
-            place: Place::Memory(Mutex::new(open::in_memory()?)),
+            place: Place::Here(Mutex::new(open::in_memory()?)),
         })
     }
 
@@ -68,7 +68,16 @@ impl SqliteStore {
         let connection = open::in_memory()?;
         open::mark(&connection, CLUSTER, cluster).map_err(|e| open::refused(Path::new(":memory:"), &e))?;
         Ok(Self {
-            place: Place::Memory(Mutex::new(connection)),
+            place: Place::Here(Mutex::new(connection)),
+        })
+    }
+
+    /// Opens the store of a directory for one command, also while its manager runs. The manager reads the command's
+    /// commits, but [`Store::revision`] does not count them there: only for documents that the manager never caches.
+    /// Blocks on the disk.
+    pub fn beside(dir: &Path) -> Result<Self, OpenError> {
+        Ok(Self {
+            place: Place::Here(Mutex::new(open::beside(dir)?)),
         })
     }
 
@@ -77,7 +86,7 @@ impl SqliteStore {
         query: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
     ) -> Result<T, StoreError> {
         match &self.place {
-            Place::Memory(connection) => {
+            Place::Here(connection) => {
                 let connection = connection.lock().unwrap_or_else(PoisonError::into_inner);
                 query(&connection).map_err(|e| sql::unavailable(&e))
             }
@@ -113,7 +122,7 @@ impl Store for SqliteStore {
     async fn commit(&self, batch: Batch) -> Result<Committed, StoreError> {
         match &self.place {
             Place::File { writer, .. } => writer.commit(batch).await,
-            Place::Memory(connection) => {
+            Place::Here(connection) => {
                 let connection = connection.lock().unwrap_or_else(PoisonError::into_inner);
                 let mut results = writer::commit_group(&connection, &[batch]);
                 results.pop().unwrap_or_else(|| Err(writer::gone()))
@@ -147,7 +156,7 @@ impl Store for SqliteStore {
     fn unwritable(&self) -> Option<String> {
         match &self.place {
             Place::File { writer, .. } => writer.unwritable(),
-            Place::Memory(_) => None,
+            Place::Here(_) => None,
         }
     }
 

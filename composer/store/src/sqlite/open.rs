@@ -118,6 +118,27 @@ pub(super) fn in_memory() -> Result<Connection, OpenError> {
     Ok(connection)
 }
 
+/// A connection that writes, while the manager may have one, too.
+pub(super) fn beside(dir: &Path) -> Result<Connection, OpenError> {
+    let path = dir.join(DATABASE);
+    super::copy::present(&path)?;
+    inspect(&path)?;
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let opened = Connection::open_with_flags(&path, flags).and_then(|connection| {
+        configure(&connection)?;
+        let schema: u32 = connection.query_row("PRAGMA user_version", [], |row| row.get(0))?;
+        Ok((connection, schema))
+    });
+    let (connection, schema) = opened.map_err(|e| refused(&path, &e))?;
+    match schema as usize == MIGRATIONS.len() {
+        true => Ok(connection),
+        // Only the start of a manager changes the tables.
+        false => Err(OpenError::Older {
+            place: path.display().to_string(),
+        }),
+    }
+}
+
 pub(super) fn read_only(path: &Path) -> rusqlite::Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(path, flags)?;

@@ -3,6 +3,7 @@
 use crate::batch::Write;
 use crate::cluster::RESTORED;
 use crate::document::Json;
+use crate::error::RESTORE;
 use crate::statements::{
     ADVANCE, APPEND, DELETE, EARLIEST, END, EVENTS, FORGET, FORGET_EVENTS, GET, HOW_MANY, IS_OPEN, LAST_LINE,
     LAST_REVISION, LATEST, LINES, LIST, MARKED, OPEN, OPEN_OPERATIONS, PUT, REVISION, TELL, UNMARK,
@@ -252,7 +253,7 @@ pub(super) fn unavailable(error: &rusqlite::Error) -> StoreError {
         Some(ErrorCode::SystemIoFailure | ErrorCode::CannotOpen) => {
             "look at the disk that holds the data directory"
         }
-        Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => "restore a backup",
+        Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => RESTORE,
         _ => "try again",
     };
     StoreError::Unavailable {

@@ -11,6 +11,7 @@
 
 use super::open::{self, Opened};
 use super::sql::{self, NotApplied};
+use crate::error::RESTORE;
 use crate::unwritable::{TRY_AGAIN, Unwritable};
 use crate::{Batch, Committed, OpenError, StoreError};
 use rusqlite::Connection;
@@ -223,8 +224,11 @@ impl File {
             return Ok(());
         }
         self.renew().map_err(|error| StoreError::Unavailable {
+            hint: match &error {
+                OpenError::Damaged { .. } | OpenError::Foreign { .. } => RESTORE,
+                _ => "look at the disk that holds the data directory",
+            },
             reason: format!("the disk failed, and {error}"),
-            hint: "look at the disk that holds the data directory",
         })
     }
 
@@ -398,6 +402,7 @@ mod tests {
         let results = file.commit_group(&[writing("b", 1)]);
         let error = results[0].as_ref().unwrap_err();
         assert!(matches!(error, StoreError::Unavailable { .. }), "{error}");
+        assert!(error.is_damage(), "{error}");
         assert!(!file.is_sound, "it is not trusted");
         // Once it is mended it goes on, with what was acknowledged.
         std::fs::write(&path, whole).unwrap();

@@ -76,6 +76,36 @@ async fn a_second_process_is_kept_away_until_the_first_has_ended() {
     SqliteStore::open(dir.path()).unwrap();
 }
 
+/// As `poolwright account unlock` does.
+#[tokio::test]
+async fn a_command_commits_beside_a_manager_that_reads_it_and_goes_on() {
+    let dir = tempfile::tempdir().unwrap();
+    let manager = SqliteStore::open(dir.path()).unwrap();
+    let before = manager.commit(writing("a")).await.unwrap().revision;
+    let beside = SqliteStore::beside(dir.path()).unwrap();
+    let own = beside.commit(writing("b")).await.unwrap().revision;
+    assert!(own > before);
+    assert_eq!(manager.get("thing", "b").await.unwrap().unwrap().revision, own);
+    let mut late = writing("a");
+    late.expect("thing", "b", None);
+    assert!(manager.commit(late).await.unwrap_err().is_conflict());
+    assert!(manager.commit(writing("c")).await.unwrap().revision > own);
+    drop((beside, manager));
+
+    // Its manager does not run.
+    SqliteStore::beside(dir.path())
+        .unwrap()
+        .commit(writing("d"))
+        .await
+        .unwrap();
+    let manager = SqliteStore::open(dir.path()).unwrap();
+    assert!(manager.get("thing", "d").await.unwrap().is_some());
+    assert_eq!(manager.restored().await.unwrap(), None);
+    let nowhere = tempfile::tempdir().unwrap();
+    let error = SqliteStore::beside(nowhere.path()).err().unwrap();
+    assert!(matches!(error, OpenError::Missing { .. }), "{error}");
+}
+
 #[tokio::test]
 async fn a_foreign_file_is_left_alone() {
     let dir = tempfile::tempdir().unwrap();

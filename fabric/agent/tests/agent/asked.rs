@@ -155,6 +155,29 @@ async fn row_50_a_link_that_trained_down_is_no_gpu_unless_the_host_s_profile_all
     );
 }
 
+/// Fault 92: the attach is not confirmed.
+#[tokio::test]
+async fn a_gpu_that_the_driver_drives_is_not_confirmed_while_the_library_is_missing() {
+    let pool = pool_with(|host| Some(host.root.path().join("libnvidia-ml.so.1"))).await;
+    let verify = async || pool.manager.verify(&target(Some("10"), &[SERIAL]), LONG).await;
+    let Confirmation::NotSeen { reason, .. } = verify().await.unwrap() else {
+        panic!()
+    };
+    assert!(reason.contains("libnvidia-ml.so.1 was not found"), "{reason}");
+    // Without a driver there is nothing to ask NVML.
+    let driver = pool
+        .host
+        .root
+        .path()
+        .join("sys/bus/pci/devices")
+        .join(GPU)
+        .join("driver");
+    fs::remove_file(driver).unwrap();
+    let seen = verify().await.unwrap();
+    assert!(matches!(seen, Confirmation::Seen { .. }), "{seen:?}");
+    pool.agent.stop().await;
+}
+
 #[tokio::test]
 async fn another_kind_of_gpu_than_the_fabric_tells_is_refused_and_so_is_one_without_a_module() {
     let pool = pool().await;
@@ -213,7 +236,7 @@ async fn there_is_room_in_an_empty_slot_for_what_its_window_holds() {
 }
 
 #[tokio::test]
-async fn whoever_holds_it_is_named_and_nobody_unseen_counts_as_nobody() {
+async fn holders_are_named_and_so_is_a_process_that_could_not_be_read() {
     let pool = pool().await;
     let holders = async || pool.manager.holders(&target(Some("10"), &[SERIAL]), LONG).await;
     assert_eq!(holders().await.unwrap(), []);
@@ -228,7 +251,8 @@ async fn whoever_holds_it_is_named_and_nobody_unseen_counts_as_nobody() {
     fs::create_dir(process.join("maps")).unwrap();
     let unseen = holders().await.unwrap_err();
     assert_eq!(unseen.kind, ErrorKind::NoEffect);
-    assert!(unseen.message.contains("1 processes"), "{unseen}");
+    assert!(unseen.message.contains("process 77 (train --now): "), "{unseen}");
+    assert!(unseen.hint.unwrap().contains("CAP_SYS_PTRACE"));
     fs::remove_dir(process.join("maps")).unwrap();
     fs::write(process.join("maps"), "").unwrap();
     assert_eq!(holders().await.unwrap(), []);

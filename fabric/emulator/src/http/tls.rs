@@ -1,6 +1,8 @@
 //! The rack's own certificate authority, and a certificate for each endpoint.
 
 use super::ServeError;
+use jiff::tz::TimeZone;
+use jiff::{Timestamp, ToSpan};
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
     KeyUsagePurpose, SanType,
@@ -57,6 +59,8 @@ impl Authority {
             .distinguished_name
             .push(DnType::CommonName, format!("Poolwright emulator, {ip}"));
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+        // Each start makes a new one.
+        set_validity(&mut params, 397);
         let key = KeyPair::generate()?;
         let certificate = params.signed_by(&key, &self.issuer)?;
         let key = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(key.serialize_der()));
@@ -74,7 +78,7 @@ fn certified(
     Ok(CertifiedKey::from_der(chain, key, &ring::default_provider())?)
 }
 
-/// The same every time, so that an authority that was kept signs under its own name.
+/// The same name every time, so that an authority that was kept signs under it.
 fn params() -> Result<CertificateParams, rcgen::Error> {
     let mut params = CertificateParams::new(Vec::new())?;
     params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
@@ -82,7 +86,24 @@ fn params() -> Result<CertificateParams, rcgen::Error> {
     params
         .distinguished_name
         .push(DnType::CommonName, "Poolwright emulator authority");
+    set_validity(&mut params, 3650);
     Ok(params)
+}
+
+/// From yesterday on, for clocks that differ.
+#[expect(clippy::disallowed_methods, reason = "clients compare it with real time")]
+fn set_validity(params: &mut CertificateParams, days: i64) {
+    let now = Timestamp::now().to_zoned(TimeZone::UTC).date();
+    let date = |days: i64| {
+        let day = now.saturating_add(days.days());
+        rcgen::date_time_ymd(
+            day.year().into(),
+            day.month().unsigned_abs(),
+            day.day().unsigned_abs(),
+        )
+    };
+    params.not_before = date(-1);
+    params.not_after = date(days);
 }
 
 /// What all endpoints share: protocols, session tickets. It has no certificate yet.

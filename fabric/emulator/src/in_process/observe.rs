@@ -12,8 +12,8 @@ use poolwright_model::id::{
 };
 use poolwright_model::lifecycle::GpuState;
 use poolwright_model::topology::{
-    Fabric, FabricPort, Gpu, Health, Host, HostPort, Link, Locator, PciFunction, PortRole, PowerState,
-    Switch, SwitchPort, Topology, Unit,
+    Fabric, FabricPort, Gpu, Health, Host, HostPort, Link, Locator, PciFunction, PortRole,
+    PowerRestorePolicy, PowerState, Switch, SwitchPort, Topology, Unit,
 };
 use std::collections::BTreeSet;
 
@@ -228,6 +228,7 @@ impl Look<'_> {
             id: self.host_id(host),
             name: format!("host {}", self.rack[host].uuid),
             power_state: PowerState::Unknown,
+            power_restore_policy: None,
             ports: ports.map(|port| self.far_port(at, port)).collect(),
             uuid: Some(self.rack[host].uuid.to_string()),
             serial: None,
@@ -281,6 +282,7 @@ impl Look<'_> {
                 HostPower::On => PowerState::On,
                 HostPower::Off => PowerState::Off,
             },
+            power_restore_policy: Some(PowerRestorePolicy::LastState),
             ports: ports.collect(),
             uuid: Some(own.uuid.to_string()),
             serial: Some(own.serial.clone()),
@@ -353,6 +355,7 @@ impl Look<'_> {
         });
         Switch {
             id: self.switch_id(at, switch),
+            name: Some(format!("PCIe {}", own.name)),
             fabric: FabricId::from_lossy(FABRIC),
             model: Some("Emulated PCIe switch".to_owned()),
             chassis: Some(ChassisId::from_lossy(&self.rack[at].name)),

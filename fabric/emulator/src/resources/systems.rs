@@ -114,6 +114,7 @@ fn physical(view: &View<'_>, at: HostIx) -> Value {
         "SerialNumber": host.serial,
         "UUID": host.uuid,
         "PowerState": power_state(view, at),
+        "PowerRestorePolicy": "LastState",
         "Status": enabled(),
         "Processors": link(format!("{here}/Processors")),
         "PCIeDevices": links(view.gpus().into_iter().map(|gpu| view.device_uri(gpu))),

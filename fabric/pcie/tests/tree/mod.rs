@@ -21,6 +21,9 @@ impl Host {
     pub fn new() -> Self {
         let root = TempDir::new().unwrap();
         fs::create_dir_all(root.path().join("sys/bus/pci/devices")).unwrap();
+        // Without init the list of processes counts as unreadable.
+        fs::create_dir_all(root.path().join("proc/1/fd")).unwrap();
+        fs::write(root.path().join("proc/1/maps"), "").unwrap();
         Self { root }
     }
 
@@ -137,6 +140,9 @@ pub fn host(gpu: &[u8]) -> (Host, PathBuf) {
         fs::write(place.join(name), format!("{text}\n")).unwrap();
     }
     symlink("../../../../bus/pci/drivers/nvidia", place.join("driver")).unwrap();
+    let driver = host.root.path().join(format!("proc/driver/nvidia/gpus/{GPU}"));
+    fs::create_dir_all(&driver).unwrap();
+    fs::write(driver.join("information"), "Device Minor: \t 0\n").unwrap();
     symlink("../../../../kernel/iommu_groups/17", place.join("iommu_group")).unwrap();
     host.slot("10", "0000:01:00", "1");
     (host, place)

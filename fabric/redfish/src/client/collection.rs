@@ -196,7 +196,7 @@ impl Client {
                     .and_then(|count| serde_json::from_str(count.get()).ok());
             }
             for member in &page.members {
-                match self.entry(member, &name, asked_to_expand) {
+                match self.entry(&place, member, &name, asked_to_expand) {
                     Ok(entry) => {
                         if seen.len() == limits.members {
                             let kind = ErrorKind::TooMany {
@@ -206,7 +206,7 @@ impl Client {
                             walked.faults.push(Error::harmless(name(), kind));
                             return Ok(walked);
                         }
-                        if seen.insert(entry.place.as_str().to_owned()) {
+                        if seen.insert(entry.place.folded()) {
                             each(entry);
                         }
                     }
@@ -250,14 +250,20 @@ impl Client {
         })
     }
 
-    fn entry<'a>(&self, member: &'a RawValue, name: &dyn Fn() -> String, asked: bool) -> Result<Entry<'a>> {
-        let annotations =
-            Annotations::of(member.get().as_bytes()).map_err(|why| Error::harmless(name(), why))?;
+    fn entry<'a>(
+        &self,
+        page: &Place,
+        member: &'a RawValue,
+        name: &dyn Fn() -> String,
+        asked: bool,
+    ) -> Result<Entry<'a>> {
+        let annotations = Annotations::of_link(member).map_err(|why| Error::harmless(name(), why))?;
         let expanded = annotations.is_resource().then_some(member);
         let link = annotations
             .id
             .ok_or_else(|| link_error(name(), "", LinkFault::Missing))?;
-        let place = Place::resolve(self.base(), &link).map_err(|why| link_error(name(), &link, why))?;
+        let place =
+            Place::resolve_member(self.base(), page, &link).map_err(|why| link_error(name(), &link, why))?;
         if asked && expanded.is_none() {
             self.expand().found_a_lie();
         }
@@ -271,13 +277,10 @@ impl Client {
     fn next_page(&self, link: &RawValue, name: &dyn Fn() -> String) -> Result<Place> {
         let malformed = || link_error(name(), link.get(), LinkFault::Malformed);
         // A string by the standard; some services make it a reference.
-        let link: String = match serde_json::from_str(link.get()) {
-            Ok(link) => link,
-            Err(_) => Annotations::of(link.get().as_bytes())
-                .ok()
-                .and_then(|a| a.id)
-                .ok_or_else(malformed)?,
-        };
+        let link = Annotations::of_link(link)
+            .ok()
+            .and_then(|annotations| annotations.id)
+            .ok_or_else(malformed)?;
         Place::resolve(self.base(), &link).map_err(|why| link_error(name(), &link, why))
     }
 }

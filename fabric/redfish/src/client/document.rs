@@ -126,6 +126,17 @@ impl Annotations {
         self.has_type && self.has_properties
     }
 
+    /// Of a link: by the standard a reference, with some services a string.
+    pub(crate) fn of_link(link: &RawValue) -> Result<Self, Unreadable> {
+        match link.get().starts_with('"') {
+            true => Ok(Self {
+                id: text(link),
+                ..Self::default()
+            }),
+            false => Self::of(link.get().as_bytes()),
+        }
+    }
+
     pub(crate) fn of(object: &[u8]) -> Result<Self, Unreadable> {
         let mut json = serde_json::Deserializer::from_slice(without_bom(object));
         json.deserialize_map(AnnotationsVisitor)

@@ -170,8 +170,10 @@ pub enum ErrorKind {
     /// caller to say: somebody may have ended the session to stop it.
     #[error("the session has ended, so nothing was done")]
     SessionEnded,
-    /// Redirects are not followed: they could carry credentials elsewhere.
-    #[error("redirected with {status} to {to:?}; redirects are not followed")]
+    /// Redirects to another path or origin are not followed: they could carry credentials elsewhere.
+    #[error(
+        "redirected with {status} to {to:?}; a redirect is followed only if it adds or removes a trailing slash"
+    )]
     Redirected { status: u16, to: String },
     /// A link that must not be followed, or that can't.
     #[error("link {link:?} not followed: {why}")]
@@ -247,7 +249,7 @@ pub enum Unreadable {
     TooDeep,
     #[error("a body of more than {}", poolwright_model::units::Bytes(*limit as u64))]
     TooLarge { limit: usize },
-    #[error("a compressed body ({0}), which was not asked for")]
+    #[error("a compressed body that can't be unpacked ({0})")]
     Compressed(String),
     #[error("the connection was lost after {got} bytes of the body ({why})")]
     CutOff { got: usize, why: String },

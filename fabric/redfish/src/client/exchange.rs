@@ -1,15 +1,13 @@
 //! One HTTP exchange: a request goes out once, and a bounded answer or a typed error comes back.
 //!
-//! Nothing here retries, logs in or follows anything. What an error says about the effect is decided here, because
-//! only here it is known how far the request came.
+//! Nothing here retries or logs in. A redirect is followed only if it adds or removes a trailing slash. What an error says
+//! about the effect is decided here, because only here it is known how far the request came.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{
-    ACCEPT, AUTHORIZATION, CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderValue, IF_MATCH, LOCATION,
-};
+use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue, IF_MATCH, LOCATION};
 use http::{HeaderName, Method, StatusCode};
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::Instant;
@@ -250,7 +248,7 @@ impl Wire {
         Place::resolve(&self.base, link).map_err(|why| link_error(request(), link, why))
     }
 
-    /// Sends it once. The caller holds a slot.
+    /// Sends it. The caller holds a slot.
     pub(crate) async fn exchange(
         &self,
         request: &Request<'_>,
@@ -262,7 +260,8 @@ impl Wire {
         self.receive(request, response, deadline).await
     }
 
-    /// Sends it once, and waits for the head of the answer.
+    /// Sends it, and waits for the head of the answer. Follows one redirect that only adds or removes a trailing slash: some
+    /// services answer only with it, or only without.
     pub(crate) async fn sent(
         &self,
         request: &Request<'_>,
@@ -270,10 +269,42 @@ impl Wire {
         accept: Option<HeaderValue>,
         deadline: Deadline,
     ) -> Result<reqwest::Response> {
-        let mut outgoing = reqwest::Request::new(request.method.clone(), request.place.url());
+        let accept = accept.as_ref();
+        let response = self
+            .sent_to(request.place, request, credential, accept, deadline)
+            .await?;
+        let Some(place) = self.other_form(request, &response) else {
+            return Ok(response);
+        };
+        drop(response);
+        self.sent_to(&place, request, credential, accept, deadline).await
+    }
+
+    /// The target of a redirect that only adds or removes a trailing slash. A change is repeated there only after 307 and
+    /// 308, which ask for the same request (RFC 9110): another redirect may come after the work.
+    fn other_form(&self, request: &Request<'_>, response: &reqwest::Response) -> Option<Place> {
+        let repeats = match response.status() {
+            StatusCode::TEMPORARY_REDIRECT | StatusCode::PERMANENT_REDIRECT => true,
+            StatusCode::MOVED_PERMANENTLY | StatusCode::FOUND => !request.changes,
+            _ => false,
+        };
+        let link = response.headers().get(LOCATION).filter(|_| repeats)?;
+        let place = Place::resolve(&self.base, link.to_str().ok()?).ok()?;
+        place.differs_by_a_slash(request.place).then_some(place)
+    }
+
+    async fn sent_to(
+        &self,
+        place: &Place,
+        request: &Request<'_>,
+        credential: Option<&Credential>,
+        accept: Option<&HeaderValue>,
+        deadline: Deadline,
+    ) -> Result<reqwest::Response> {
+        let mut outgoing = reqwest::Request::new(request.method.clone(), place.url());
         let headers = outgoing.headers_mut();
         if let Some(accept) = accept {
-            headers.insert(ACCEPT, accept);
+            headers.insert(ACCEPT, accept.clone());
         }
         if let Some(credential) = credential {
             headers.insert(credential.header.clone(), credential.value.clone());
@@ -310,14 +341,6 @@ impl Wire {
             return Err(redirected(request, &response));
         }
         let failed = status.is_client_error() || status.is_server_error();
-        let coding = response
-            .headers()
-            .get(CONTENT_ENCODING)
-            .filter(|coding| *coding != "identity");
-        if let (false, Some(coding)) = (failed, coding) {
-            let coding = message::printable(&String::from_utf8_lossy(coding.as_bytes()));
-            return Err(request.unusable(Unreadable::Compressed(coding)));
-        }
         let cap = if failed {
             self.limits.answer_bytes
         } else {

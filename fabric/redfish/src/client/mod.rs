@@ -3,8 +3,9 @@
 //!
 //! What holds everywhere in here:
 //!
-//! - **A service is not trusted.** Its bodies are capped while they arrive, its links lead nowhere but to itself, its
-//!   redirects are not followed, its pages and members are counted, its words are cleaned before they are shown.
+//! - **A service is not trusted.** Its bodies are capped while they arrive and while they are unpacked, its links lead
+//!   nowhere but to itself, a redirect is followed only if it adds or removes a trailing slash, its pages and members
+//!   are counted, its words are cleaned before they are shown.
 //! - **Every wait is bounded** and its error says what was waited for.
 //! - **No write is sent twice on a guess.** [`Error::effect`] says whether anything may have changed.
 //! - **Credentials are never tried to death**: after three refusals in a row nothing is sent any more, also by a
@@ -55,6 +56,7 @@ mod write;
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
 use http::header::ETAG;
@@ -100,6 +102,8 @@ struct Inner {
     wire: Wire,
     gate: Gate,
     expand: Expand,
+    /// The service refused an ETag that it had given.
+    refuses_etags: AtomicBool,
 }
 
 impl fmt::Debug for Client {
@@ -153,6 +157,7 @@ impl Client {
             wire,
             gate,
             expand: Expand::new(root.expand),
+            refuses_etags: AtomicBool::new(false),
         };
         let client = Self(Arc::new(inner), Renewal::Renew);
         client.0.gate.log_in_early(&client.0.wire).await?;
@@ -183,6 +188,16 @@ impl Client {
     /// Whether the service offers `$expand`, and was found not to expand.
     pub fn expand_is_a_lie(&self) -> bool {
         self.0.expand.is_a_lie()
+    }
+
+    /// Whether the service refused a write with the ETag that it gives.
+    pub fn refuses_its_etags(&self) -> bool {
+        self.0.refuses_etags.load(Ordering::Relaxed)
+    }
+
+    /// Whether this is the first such refusal.
+    pub(crate) fn found_refused_etag(&self) -> bool {
+        !self.0.refuses_etags.swap(true, Ordering::Relaxed)
     }
 
     /// Whether members of a collection come with it in one answer (`$expand`), as far as is known.
@@ -273,12 +288,14 @@ impl Client {
             let deadline =
                 *deadline.get_or_insert_with(|| Deadline::after(wire.limits.request).or_sooner(overall));
             let mut outcome = wire.exchange(request, ticket.credential(), deadline).await;
-            if ticket.may_have_lapsed() && outcome.as_ref().is_ok_and(|reply| reply.status == 401) {
+            let mut renewed = false;
+            while ticket.may_have_lapsed() && outcome.as_ref().is_ok_and(|reply| reply.status == 401) {
                 if self.1 != Renewal::Renew {
                     return Err(Error::harmless(request.name(), ErrorKind::SessionEnded));
                 }
                 // A 401 says that nothing was done, so even a write may go out again.
-                ticket = gate.renew(ticket, wire, request).await?;
+                ticket = gate.renew(ticket, wire, request, renewed).await?;
+                renewed = true;
                 outcome = wire.exchange(request, ticket.credential(), deadline).await;
             }
             let outcome = gate.judge(ticket, request, outcome);

@@ -69,6 +69,38 @@ impl Place {
         Self::Parsed(url)
     }
 
+    /// A member of the collection at `collection`. Its link may be the last part of its path alone: some services leave
+    /// the rest to the client.
+    pub(crate) fn resolve_member(base: &Url, collection: &Self, link: &str) -> Result<Self, LinkFault> {
+        match Self::resolve(base, link) {
+            Err(LinkFault::Relative) if !link.contains(['/', '?', '#', ':']) => {
+                let (path, _) = collection.parts();
+                Self::resolve(base, &format!("{}/{link}", path.trim_end_matches('/')))
+            }
+            resolved => resolved,
+        }
+    }
+
+    /// Path, and query without its question mark.
+    fn parts(&self) -> (&str, Option<&str>) {
+        match self.as_str().split_once('?') {
+            Some((path, query)) => (path, Some(query)),
+            None => (self.as_str(), None),
+        }
+    }
+
+    /// Whether both differ only by a trailing slash of the path.
+    pub(crate) fn differs_by_a_slash(&self, other: &Self) -> bool {
+        let ((one, query), (two, other_query)) = (self.parts(), other.parts());
+        query == other_query && (one.strip_suffix('/') == Some(two) || two.strip_suffix('/') == Some(one))
+    }
+
+    /// A key to compare places: some services list one member with and without a trailing slash, or in upper and lower
+    /// case.
+    pub(crate) fn folded(&self) -> String {
+        self.as_str().trim_end_matches('/').to_ascii_lowercase()
+    }
+
     pub(crate) fn url(&self) -> Url {
         match self {
             Self::Plain { base, path } => {
@@ -220,6 +252,57 @@ mod tests {
         );
         for link in ["redfish/v1/Systems", "Systems", "?x", "#/Members/0"] {
             assert_eq!(resolve(link), Err(LinkFault::Relative), "{link}");
+        }
+    }
+
+    #[test]
+    fn a_member_may_be_named_by_the_last_part_of_its_path() {
+        let base = Url::parse("https://bmc.example:8443/").unwrap();
+        let member = |collection: &str, link: &str| {
+            let collection = Place::resolve(&base, collection).unwrap();
+            Place::resolve_member(&base, &collection, link).map(|place| place.as_str().to_owned())
+        };
+        for collection in [
+            "/redfish/v1/Chassis",
+            "/redfish/v1/Chassis/",
+            "/redfish/v1/Chassis?$skip=5",
+        ] {
+            let found = member(collection, "GPU1");
+            assert_eq!(found.as_deref(), Ok("/redfish/v1/Chassis/GPU1"), "{collection}");
+            let found = member(collection, "/redfish/v1/Chassis/2");
+            assert_eq!(found.as_deref(), Ok("/redfish/v1/Chassis/2"), "{collection}");
+        }
+        assert_eq!(member("/redfish/v1/Chassis", ".."), Err(LinkFault::Climbs));
+        for link in ["Chassis/1", "?x", "#/Members/0"] {
+            assert_eq!(
+                member("/redfish/v1/Chassis", link),
+                Err(LinkFault::Relative),
+                "{link}"
+            );
+        }
+    }
+
+    #[test]
+    fn two_places_differ_by_a_slash_and_by_nothing_else() {
+        let base = Url::parse("https://bmc.example:8443/").unwrap();
+        let place = |link: &str| Place::resolve(&base, link).unwrap();
+        for (one, two, expected) in [
+            ("/redfish/v1/A", "/redfish/v1/A/", true),
+            ("/redfish/v1/A?b=c", "/redfish/v1/A/?b=c", true),
+            ("/redfish/v1/A", "/redfish/v1/A", false),
+            ("/redfish/v1/A?b=c", "/redfish/v1/A/", false),
+            ("/redfish/v1/A", "/redfish/v1/a/", false),
+        ] {
+            assert_eq!(
+                place(one).differs_by_a_slash(&place(two)),
+                expected,
+                "{one} {two}"
+            );
+            assert_eq!(
+                place(two).differs_by_a_slash(&place(one)),
+                expected,
+                "{two} {one}"
+            );
         }
     }
 

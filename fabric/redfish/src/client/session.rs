@@ -69,6 +69,8 @@ struct Session {
 pub(crate) struct Ticket<'a> {
     held: Option<Arc<Held>>,
     turn: Option<MutexGuard<'a, Option<Arc<Held>>>>,
+    /// Its session was opened for this request, which is the first one in it.
+    fresh: bool,
 }
 
 impl Ticket<'_> {
@@ -78,7 +80,7 @@ impl Ticket<'_> {
 
     /// Whether a 401 may just mean that the session has lapsed.
     pub(crate) fn may_have_lapsed(&self) -> bool {
-        self.held.as_ref().is_some_and(|held| held.session.is_some())
+        !self.fresh && self.held.as_ref().is_some_and(|held| held.session.is_some())
     }
 }
 
@@ -131,6 +133,7 @@ impl Gate {
             return Ok(Ticket {
                 held: None,
                 turn: None,
+                fresh: false,
             });
         }
         let turn = self.held.lock().await;
@@ -139,7 +142,7 @@ impl Gate {
         {
             return Err(Error::harmless(request.name(), ErrorKind::SessionEnded));
         }
-        self.pass(turn, wire, request).await
+        self.pass(turn, wire, request, false).await
     }
 
     /// Whether what is held is that session. Where there are none, nobody can end one.
@@ -155,12 +158,15 @@ impl Gate {
         self.opened.load(Ordering::Acquire)
     }
 
-    /// After a 401 to a session's token: the session opened again, once, by whoever comes first.
+    /// After a 401 to a session's token: the session opened again, by the request that comes first. `again`: the session
+    /// that another request opened was refused as well. Some services end a session after a few requests, so this
+    /// request then opens one, and is the first in it.
     pub(crate) async fn renew<'a>(
         &'a self,
         stale: Ticket<'a>,
         wire: &Wire,
         request: &Request<'_>,
+        again: bool,
     ) -> Result<Ticket<'a>> {
         let mut turn = match stale.turn {
             Some(turn) => turn,
@@ -170,12 +176,12 @@ impl Gate {
             (Some(now), Some(then)) => Arc::ptr_eq(now, then),
             _ => false,
         };
-        if !unchanged {
-            return self.pass(turn, wire, request).await;
+        if !unchanged && !again {
+            return self.pass(turn, wire, request, false).await;
         }
-        *turn = None;
-        let fresh = self.pass(turn, wire, request).await?;
-        self.discard(wire, stale.held.as_deref(), &fresh).await;
+        let old = turn.take();
+        let fresh = self.pass(turn, wire, request, true).await?;
+        self.discard(wire, old.as_deref(), &fresh).await;
         Ok(fresh)
     }
 
@@ -212,22 +218,24 @@ impl Gate {
         mut turn: MutexGuard<'a, Option<Arc<Held>>>,
         wire: &Wire,
         request: &Request<'_>,
+        fresh: bool,
     ) -> Result<Ticket<'a>> {
         self.check_open(request)?;
         let held = match turn.as_ref() {
             Some(held) => Arc::clone(held),
             None => {
-                let fresh = Arc::new(self.log_in(wire).await?);
+                let opened = Arc::new(self.log_in(wire).await?);
                 // A refused session may have been the last try that Basic could have been.
                 self.check_open(request)?;
-                *turn = Some(Arc::clone(&fresh));
-                fresh
+                *turn = Some(Arc::clone(&opened));
+                opened
             }
         };
-        let turn = (!self.accepted.load(Ordering::Acquire)).then_some(turn);
+        let turn = (fresh || !self.accepted.load(Ordering::Acquire)).then_some(turn);
         Ok(Ticket {
             held: Some(held),
             turn,
+            fresh,
         })
     }
 

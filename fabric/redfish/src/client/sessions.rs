@@ -1,4 +1,4 @@
-//! The sessions that others have at a service under our account.
+//! The sessions that others have at a service.
 
 use super::Client;
 use super::auth::Auth;
@@ -40,7 +40,7 @@ impl Client {
             let mut others = Vec::new();
             for Member { path, outcome } in members {
                 match outcome {
-                    Ok(_) if path == own => {}
+                    Ok(_) if same_place(&path, &own) => {}
                     Ok(session) => match session.value.user_name {
                         // Some services tell the name in their own letters.
                         Some(name) if name.eq_ignore_ascii_case(user) => others.push(path),
@@ -70,6 +70,33 @@ impl Client {
             NotSent::BadRequest(message.into()),
         ))
     }
+
+    /// How many sessions there are beside our own, of all accounts; `None` where the service has no sessions, or doesn't
+    /// show ours, so that it may hide others.
+    pub async fn other_sessions(&self) -> Result<Option<usize>> {
+        let gate = &self.0.gate;
+        if !matches!(gate.auth(), Auth::Session { .. }) {
+            return Ok(None);
+        }
+        let found = match self.collection_members(gate.sessions().as_str()).await {
+            Ok(found) => found,
+            Err(error) if has_none(&error) => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        if let Some(fault) = found.faults.into_iter().next() {
+            return Err(fault);
+        }
+        let Some(own) = gate.own_session().await else {
+            return Ok(None);
+        };
+        let others = found.members.iter().filter(|path| !same_place(path, &own));
+        let others = others.count();
+        Ok((others < found.members.len()).then_some(others))
+    }
+}
+
+fn same_place(one: &str, other: &str) -> bool {
+    one.trim_end_matches('/') == other.trim_end_matches('/')
 }
 
 fn has_none(error: &Error) -> bool {

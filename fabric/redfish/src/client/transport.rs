@@ -90,7 +90,8 @@ fn build(builder: reqwest::ClientBuilder, connect: Duration) -> Result<reqwest::
         .referer(false)
         // Management networks are reached directly, and a proxy from the environment must not see the credentials.
         .no_proxy()
-        // Caps hold for what arrives: never ask for compression, whatever features the rest of the build turns on.
+        // Never ask for compression, whatever features the rest of the build turns on. `body` unpacks answers that are
+        // compressed unasked, within its caps.
         .no_gzip()
         .no_brotli()
         .no_zstd()

@@ -1,6 +1,6 @@
 //! From the client's errors to what the driver's callers decide on.
 
-use crate::client::{Effect, Error, ErrorKind as Kind, LinkFault, Message, NotSent, Unreadable};
+use crate::client::{Effect, Error, ErrorKind as Kind, LinkFault, Message, NotSent, TlsFault, Unreadable};
 use poolwright_driver::{DriverError, ErrorKind, Late};
 use poolwright_model::fault::{Fault, FaultKind};
 use poolwright_model::id::ControlEndpointId;
@@ -55,6 +55,8 @@ pub(crate) fn fault_kind(error: &Error) -> FaultKind {
     match error.kind() {
         Kind::NotSent(NotSent::ConnectTimeout) | Kind::DeadlineExceeded { .. } => FaultKind::Timeout,
         Kind::NotSent(_) => FaultKind::Unreachable,
+        // A service that starts or stops hangs up, which says nothing about its certificate.
+        Kind::Tls(TlsFault::HungUp(_)) => FaultKind::Unreachable,
         Kind::Tls(_) => FaultKind::Tls,
         Kind::Refused(refusal) => match refusal.status {
             401 | 403 => FaultKind::CredentialsRefused,
@@ -87,6 +89,44 @@ pub(crate) fn of_error_body(message: &Message) -> FaultKind {
     }
 }
 
+/// Whether a fault says that an endpoint's systems, chassis or processors could not be read, so that hosts or GPUs may be
+/// missing in the observation. A dangling link to a single resource is no such fault: real services have some.
+pub fn hides_machines(fault: &Fault) -> bool {
+    let Some((_, path)) = fault.source.split_once(' ') else {
+        return false;
+    };
+    let Some(below) = path.strip_prefix("/redfish/v1/") else {
+        return false;
+    };
+    let parts: Vec<&str> = below.trim_end_matches('/').split('/').collect();
+    let (is_machine, is_list) = match parts[..] {
+        ["Systems" | "Chassis"] => (true, true),
+        ["Systems" | "Chassis", _]
+        | ["Systems" | "Chassis", _, "Processors"]
+        | ["Systems" | "Chassis", _, "Processors", _] => (true, false),
+        _ => (false, false),
+    };
+    is_machine
+        && match fault.kind {
+            FaultKind::Unreachable
+            | FaultKind::Timeout
+            | FaultKind::Tls
+            | FaultKind::CredentialsRefused
+            | FaultKind::NotRedfish
+            | FaultKind::OtherOrigin
+            | FaultKind::LinkLoop
+            | FaultKind::Malformed
+            | FaultKind::TooLarge
+            | FaultKind::ServerError => true,
+            FaultKind::DanglingLink | FaultKind::NotSupported => is_list,
+            FaultKind::Conflict
+            | FaultKind::Quirk
+            | FaultKind::Incomplete
+            | FaultKind::Missing
+            | FaultKind::NotLookedAt => false,
+        }
+}
+
 /// A place that could not be read, as a fact of an observation.
 pub(crate) fn fault(endpoint: &ControlEndpointId, path: &str, error: &Error) -> Fault {
     Fault::new(
@@ -94,4 +134,37 @@ pub(crate) fn fault(endpoint: &ControlEndpointId, path: &str, error: &Error) -> 
         fault_kind(error),
         format!("{}; {}", error.kind(), error.hint()),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unread_systems_chassis_and_processors_hide_machines() {
+        let hides = |source: &str, kind| hides_machines(&Fault::new(source, kind, "x"));
+        for path in [
+            "Systems",
+            "Systems/1",
+            "Systems/1/Processors",
+            "Systems/1/Processors/GPU1",
+            "Chassis/",
+            "Chassis/1",
+        ] {
+            let source = format!("box-1 /redfish/v1/{path}");
+            assert!(hides(&source, FaultKind::Malformed), "{path}");
+            assert!(hides(&source, FaultKind::ServerError), "{path}");
+            assert!(!hides(&source, FaultKind::Incomplete), "{path}");
+            let is_list = matches!(path, "Systems" | "Chassis/");
+            assert_eq!(hides(&source, FaultKind::DanglingLink), is_list, "{path}");
+        }
+        for source in [
+            "box-1",
+            "box-1 /redfish/v1/Systems/1/Memory",
+            "box-1 /redfish/v1/Fabrics/1",
+            "box-1 /redfish/v1/Chassis/1/PCIeDevices/1",
+        ] {
+            assert!(!hides(source, FaultKind::Malformed), "{source}");
+        }
+    }
 }

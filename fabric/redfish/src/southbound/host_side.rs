@@ -207,10 +207,7 @@ async fn among_devices(
 
 /// The only server, else the one that is called so.
 fn the_host<'a>(systems: &'a [SystemSeen], host: &HostId) -> Option<&'a SystemSeen> {
-    let servers: Vec<&SystemSeen> = match systems.iter().any(|system| system.boots) {
-        true => systems.iter().filter(|system| system.boots).collect(),
-        false => systems.iter().collect(),
-    };
+    let servers = systems::servers(systems.iter());
     match servers[..] {
         [only] => Some(only),
         _ => servers.into_iter().find(|system| {
@@ -219,17 +216,22 @@ fn the_host<'a>(systems: &'a [SystemSeen], host: &HostId) -> Option<&'a SystemSe
     }
 }
 
-fn is_known_as(target: &HostTarget, names: [Option<&str>; 2]) -> bool {
+/// By its UUID where both have one: the GPUs of one board may share a serial number.
+fn is_known_as(target: &HostTarget, [uuid, serial]: [Option<&str>; 2]) -> bool {
     let bare = |name: &str| {
         let name = name.trim().to_ascii_lowercase();
         name.strip_prefix("gpu-")
             .map_or_else(|| name.clone(), str::to_owned)
     };
     let known: Vec<String> = target.known_as.iter().map(|name| bare(name)).collect();
-    names
-        .into_iter()
-        .flatten()
-        .any(|name| known.contains(&bare(name)))
+    let by_uuid = known.iter().any(|name| words::uuid(Some(name)).is_some());
+    match uuid {
+        Some(uuid) if by_uuid => known.contains(&bare(uuid)),
+        _ => uuid
+            .into_iter()
+            .chain(serial)
+            .any(|name| known.contains(&bare(name))),
+    }
 }
 
 #[cfg(test)]
@@ -261,6 +263,13 @@ mod tests {
         ));
         assert!(!is_known_as(&target(&["1652923003067"]), [Some(uuid), Some("7")]));
         assert!(!is_known_as(&target(&[uuid]), [None, None]));
+        // Another GPU of the same board.
+        let other = "GPU-00000000-0000-0000-0000-000000000004";
+        assert!(!is_known_as(
+            &target(&[uuid, "board-1"]),
+            [Some(other), Some("board-1")]
+        ));
+        assert!(is_known_as(&target(&[uuid, "board-1"]), [None, Some("board-1")]));
     }
 
     #[test]

@@ -21,6 +21,7 @@ use crate::client::{Client, Endpoint, TaskState, Transport};
 use async_trait::async_trait;
 use control::{Call, Turns};
 use errors::driver_error;
+pub use errors::hides_machines;
 use host_side::{HostLook, only_the_host_knows};
 use jiff::civil::Date;
 use listening::Subscribed;

@@ -6,7 +6,7 @@
 use poolwright_driver::Quirk;
 
 /// Everything that is known.
-pub const ALL: [Quirk; 10] = [
+pub const ALL: [Quirk; 11] = [
     MEMBERS_COUNT_LIES,
     EXPAND_NOT_HONOURED,
     ADDRESS_OF_ANOTHER,
@@ -17,6 +17,7 @@ pub const ALL: [Quirk; 10] = [
     CLASS_CODE_MISSING,
     PORT_SPEED_PER_LANE,
     BASEBOARD_AS_SYSTEM,
+    ETAG_REFUSED,
 ];
 
 pub const MEMBERS_COUNT_LIES: Quirk = Quirk {
@@ -75,8 +76,14 @@ pub const PORT_SPEED_PER_LANE: Quirk = Quirk {
 
 pub const BASEBOARD_AS_SYSTEM: Quirk = Quirk {
     name: "baseboard-as-system",
-    what: "a GPU baseboard is shown as a ComputerSystem of its own; it is not counted as a host",
+    what: "a part of a server (GPU baseboard, storage controller, DPU) is shown as a ComputerSystem of its own; it is not counted as a host",
     evidence: "DGX H100 and GB200 NVL: Systems/HGX_Baseboard_0 beside the server's own system",
+};
+
+pub const ETAG_REFUSED: Quirk = Quirk {
+    name: "etag-refused",
+    what: "a write with the ETag that the service gives is refused (412), although the resource is unchanged; the write is sent once more without If-Match if no other client is logged in",
+    evidence: "services that put quotes around an ETag twice, or give weak ones and compare them as strong (RFC 9110, If-Match)",
 };
 
 #[cfg(test)]

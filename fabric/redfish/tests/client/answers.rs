@@ -1,5 +1,6 @@
 //! Answers that a GET must survive: elsewhere, endless, broken off, not Redfish, slow.
 
+use std::io::Write as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -7,6 +8,8 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::routing::get;
+use flate2::Compression;
+use flate2::write::GzEncoder;
 use futures_util::stream;
 use poolwright_redfish::client::{
     Auth, Client, Effect, Endpoint, Error, ErrorKind, Limits, LinkFault, Secret, Unreadable,
@@ -142,7 +145,7 @@ async fn an_announced_giant_is_not_even_begun() {
 }
 
 /// Fault 24: each by its name.
-/// Fault 28: what is compressed is not unpacked.
+/// Fault 28: a body that can't be unpacked.
 #[tokio::test]
 async fn html_empty_and_garbage_are_told_apart() {
     let (html, _) = outcome_of(|| answer(200, &[], "<!DOCTYPE html><title>Login</title>")).await;
@@ -152,8 +155,64 @@ async fn html_empty_and_garbage_are_told_apart() {
     assert_eq!(unreadable(&empty), &Unreadable::Empty);
     let (words, _) = outcome_of(|| answer(200, &[], "OK")).await;
     assert!(matches!(unreadable(&words), Unreadable::NotJson(_)));
-    let (zipped, _) = outcome_of(|| answer(200, &[("content-encoding", "gzip")], vec![0x1f, 0x8b])).await;
-    assert_eq!(unreadable(&zipped), &Unreadable::Compressed("gzip".into()));
+    let (broken, _) = outcome_of(|| answer(200, &[("content-encoding", "gzip")], vec![0x1f, 0x8b])).await;
+    assert!(matches!(unreadable(&broken), Unreadable::Compressed(why) if why.starts_with("gzip: ")));
+    let (brotli, _) = outcome_of(|| answer(200, &[("content-encoding", "br")], "{}")).await;
+    assert_eq!(unreadable(&brotli), &Unreadable::Compressed("br".into()));
+}
+
+fn packed(body: &[u8]) -> Vec<u8> {
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+    encoder.write_all(body).unwrap();
+    encoder.finish().unwrap()
+}
+
+/// Fault 89: gzip unasked.
+#[tokio::test]
+async fn a_packed_answer_is_read_like_any_other() {
+    const GZIP: (&str, &str) = ("content-encoding", "gzip");
+    let document = get(|| async { answer(200, &[GZIP, ("etag", "\"7\"")], packed(br#"{"Name":"n"}"#)) });
+    let refused = get(|| async {
+        let body = json!({ "error": { "code": "Base.1.18.GeneralError", "message": "no such thing" } });
+        answer(400, &[GZIP], packed(body.to_string().as_bytes()))
+    });
+    let empty = get(|| async { answer(200, &[GZIP], "") });
+    let service = Service::http(
+        root()
+            .route(PLACE, document)
+            .route("/redfish/v1/Refused", refused)
+            .route("/redfish/v1/Empty", empty),
+    );
+    let client = service.connect().await;
+    let read = client.read::<Value>(PLACE).await.unwrap();
+    assert_eq!(
+        (&read.value["Name"], read.etag.as_deref()),
+        (&json!("n"), Some("\"7\""))
+    );
+    let error = client.get("/redfish/v1/Refused").await.unwrap_err();
+    assert!(error.to_string().contains("no such thing"), "{error}");
+    let error = client.get("/redfish/v1/Empty").await.unwrap_err();
+    assert_eq!(unreadable(&error), &Unreadable::Empty);
+}
+
+/// Fault 28: a few kilobytes that unpack to more than the cap.
+#[tokio::test]
+async fn a_packed_answer_is_cut_at_the_cap() {
+    let cap = Limits::default().document_bytes;
+    for more in [0, 1] {
+        let body = packed(&vec![b' '; cap + more]);
+        assert!(body.len() < cap / 100, "{}", body.len());
+        let bomb = get(move || async move { answer(200, &[("content-encoding", "gzip")], body) });
+        let service = Service::http(root().route(PLACE, bomb));
+        let outcome = service.connect().await.get_bytes(PLACE).await;
+        match outcome {
+            Ok(bytes) => assert_eq!((bytes.len(), more), (cap, 0)),
+            Err(error) => {
+                assert_eq!(unreadable(&error), &Unreadable::TooLarge { limit: cap });
+                assert_eq!(more, 1, "{error}");
+            }
+        }
+    }
 }
 
 /// Fault 24: text that is not UTF-8.

@@ -191,6 +191,32 @@ async fn a_bad_member_costs_itself() {
     assert_eq!(faults.len(), 4);
 }
 
+/// Fault 89: as a string, with a slash, in other letters, and by the last part of its path.
+#[tokio::test]
+async fn a_member_is_one_in_whatever_form_it_is_listed() {
+    let odd = get(|| async {
+        let first = format!("{CHASSIS}/1");
+        let members = json!([
+            first,
+            { "@odata.id": format!("{first}/") },
+            { "@odata.id": first.replace("Chassis", "chassis") },
+            { "@odata.id": "2" },
+            reference(3),
+        ]);
+        json_body(&json!({ "Members": members, "Members@odata.count": 3 }))
+    });
+    let service = Service::http(one(root().route(CHASSIS, odd)));
+    let client = service.connect().await;
+    let links = client.collection_members(CHASSIS).await.unwrap();
+    assert_eq!(links.faults, []);
+    assert_eq!(
+        links.members,
+        (1..4).map(|id| format!("{CHASSIS}/{id}")).collect::<Vec<_>>()
+    );
+    let read = client.read_members::<Named>(CHASSIS).await.unwrap();
+    assert_eq!(ids(&read), ["1", "2", "3"]);
+}
+
 #[tokio::test]
 async fn what_is_no_collection_is_an_error() {
     let service = Service::http(one(root()));

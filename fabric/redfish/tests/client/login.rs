@@ -1,7 +1,7 @@
 //! Sessions, Basic, and credentials that are refused.
 
 use std::collections::HashSet;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use axum::Router;
@@ -26,6 +26,8 @@ struct Sessions {
     /// How many there may be at once, and how many there were; 0: as many as anybody wants.
     places: AtomicUsize,
     most: AtomicUsize,
+    /// There is one at a time, and it ends with its first request.
+    short: AtomicBool,
 }
 
 impl Sessions {
@@ -45,6 +47,9 @@ fn with_sessions(sessions: &Arc<Sessions>) -> Router {
             return error_body(503, "Base.1.18.SessionLimitExceeded", "all are taken");
         }
         sessions.most.fetch_max(there + 1, Ordering::SeqCst);
+        if sessions.short.load(Ordering::SeqCst) {
+            sessions.lapse_all();
+        }
         let token = format!("t{}", sessions.opened.fetch_add(1, Ordering::SeqCst));
         sessions.open.lock().unwrap().insert(token.clone());
         let place = format!("{SESSIONS}/{token}");
@@ -62,7 +67,14 @@ fn with_sessions(sessions: &Arc<Sessions>) -> Router {
         let token = headers
             .get("x-auth-token")
             .map(|token| token.to_str().unwrap().to_owned());
-        if token.is_some_and(|token| sessions.open.lock().unwrap().contains(&token)) {
+        let is_open = |token: String| {
+            let mut open = sessions.open.lock().unwrap();
+            match sessions.short.load(Ordering::SeqCst) {
+                true => open.remove(&token),
+                false => open.contains(&token),
+            }
+        };
+        if token.is_some_and(is_open) {
             json_body(&json!({ "Id": "1" }))
         } else {
             answer(401, &[], "")
@@ -129,6 +141,26 @@ async fn a_lapsed_session_is_opened_again_once() {
     assert_eq!(sessions.opened.load(Ordering::SeqCst), 3);
     client.close().await.unwrap();
     assert!(sessions.open.lock().unwrap().is_empty());
+}
+
+/// Fault 89: the session that one request opened is used up by another one before it comes to its turn.
+#[tokio::test]
+async fn sessions_that_end_after_one_request_are_opened_for_each() {
+    let sessions = Arc::new(Sessions::default());
+    sessions.short.store(true, Ordering::SeqCst);
+    let service = Service::http(with_sessions(&sessions));
+    let client = Client::connect(service.endpoint().auth(auth())).await.unwrap();
+    for _ in 0..5 {
+        let many = (0..20).map(|_| client.get("/redfish/v1/Systems/1"));
+        for outcome in futures_util::future::join_all(many).await {
+            outcome.unwrap();
+        }
+    }
+    assert!(client.shut_out().is_none());
+    // Each request is refused at most twice, and opens one session at most.
+    assert!(sessions.opened.load(Ordering::SeqCst) <= 101);
+    assert!(service.recorder.count("GET", "/redfish/v1/Systems/1") <= 300);
+    client.close().await.unwrap();
 }
 
 #[tokio::test]

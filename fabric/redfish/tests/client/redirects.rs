@@ -1,12 +1,13 @@
-//! Redirects: wherever they lead and whatever is redirected, nothing follows, and no credentials leave.
+//! Redirects: none is followed but to the same path with or without a slash at its end, and no credentials leave.
 
 use axum::Router;
+use axum::http::HeaderMap;
 use axum::response::Response;
-use axum::routing::{any, delete, get, post};
+use axum::routing::{any, delete, get, patch, post};
 use poolwright_redfish::client::{Auth, Client, Effect, Error, ErrorKind, Secret, WriteOptions};
 use serde_json::json;
 
-use crate::service::{Service, answer, root};
+use crate::service::{Service, answer, json_body, root};
 
 const PLACE: &str = "/redfish/v1/Systems/1";
 const SESSIONS: &str = "/redfish/v1/SessionService/Sessions";
@@ -141,4 +142,100 @@ async fn a_service_that_sends_strangers_elsewhere_is_not_spoken_to() {
     assert_eq!(canary.recorder.seen().len(), 0);
     let seen = service.recorder.seen();
     assert!(seen.iter().all(|seen| seen.authorization.is_none()), "{seen:?}");
+}
+
+/// Fault 89: by path and by URL, added and removed.
+#[tokio::test]
+async fn a_redirect_that_adds_or_removes_a_slash_is_followed() {
+    const OTHER: &str = "/redfish/v1/Systems/2";
+    let (place, other) = (format!("{PLACE}/"), format!("{OTHER}/"));
+    for status in [301, 302, 307, 308] {
+        let to = place.clone();
+        let there = get(|| async { json_body(&json!({ "Id": "1" })) });
+        let by_url = get(move |headers: HeaderMap| async move {
+            let host = headers["host"].to_str().unwrap();
+            redirect(status, &format!("http://{host}{OTHER}"))
+        });
+        let router = root()
+            .route(PLACE, redirected(status, to))
+            .route(&place, there.clone())
+            .route(&other, by_url)
+            .route(OTHER, there);
+        let service = Service::http(router);
+        let client = service.connect().await;
+        client.get(PLACE).await.unwrap();
+        client.get(&other).await.unwrap();
+        for path in [PLACE, place.as_str(), OTHER, other.as_str()] {
+            assert_eq!(service.recorder.count("GET", path), 1, "{status}: {path}");
+        }
+    }
+}
+
+/// Fault 89: back and forth.
+#[tokio::test]
+async fn a_slash_is_followed_once() {
+    let place = format!("{PLACE}/");
+    let router = root()
+        .route(PLACE, redirected(301, place.clone()))
+        .route(&place, redirected(301, PLACE.to_owned()));
+    let service = Service::http(router);
+    let error = service.connect().await.get(PLACE).await.unwrap_err();
+    is_redirected(&error, 301, PLACE);
+    for path in [PLACE, place.as_str()] {
+        assert_eq!(service.recorder.count("GET", path), 1, "{path}");
+    }
+}
+
+/// Fault 89: a login goes to the other form of its path, with the password, and to no other host.
+#[tokio::test]
+async fn a_login_is_repeated_at_the_same_path_with_a_slash() {
+    let (there, own) = (format!("{SESSIONS}/"), format!("{SESSIONS}/1"));
+    for status in [301, 302, 307, 308] {
+        let location = own.clone();
+        let open = post(move |body: String| async move {
+            assert!(body.contains("a secret of this test"), "{body}");
+            answer(201, &[("x-auth-token", "t"), ("location", &location)], "{}")
+        });
+        let router = root()
+            .route(SESSIONS, redirected(status, there.clone()))
+            .route(&there, open)
+            .route(&own, delete(|| async { answer(204, &[], "") }))
+            .route(PLACE, get(|| async { json_body(&json!({ "Id": "1" })) }));
+        let service = Service::http(router);
+        let auth = Auth::session("operator", Secret::new("a secret of this test"));
+        let client = Client::connect(service.endpoint().auth(auth)).await.unwrap();
+        client.get(PLACE).await.unwrap();
+        client.close().await.unwrap();
+        let seen = service.recorder.seen();
+        let asked = seen.iter().find(|seen| seen.path == PLACE).unwrap();
+        assert_eq!(asked.token.as_deref(), Some("t"), "{status}");
+        assert!(seen.iter().all(|seen| seen.authorization.is_none()), "{seen:?}");
+    }
+}
+
+/// Fault 89: a write.
+#[tokio::test]
+async fn a_change_is_repeated_only_where_the_status_says_that_it_is_to_be_repeated() {
+    let place = format!("{PLACE}/");
+    for status in REDIRECTS {
+        let router = root()
+            .route(PLACE, redirected(status, place.clone()))
+            .route(&place, patch(|| async { answer(204, &[], "") }));
+        let service = Service::http(router);
+        let client = service.connect().await;
+        let outcome = client.patch(PLACE, &json!({}), WriteOptions::default()).await;
+        let repeats = matches!(status, 307 | 308);
+        assert_eq!(
+            service.recorder.count("PATCH", &place),
+            usize::from(repeats),
+            "{status}"
+        );
+        match outcome {
+            Ok(answer) => assert!(repeats && answer.status == 204, "{status}"),
+            Err(error) => {
+                is_redirected(&error, status, &place);
+                assert!(!repeats && error.effect() == Effect::Unknown, "{status}");
+            }
+        }
+    }
 }

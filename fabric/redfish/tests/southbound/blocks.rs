@@ -201,3 +201,36 @@ async fn a_system_without_a_hosts_block_still_counts_as_bound() {
         }
     );
 }
+
+/// Fault 90: the block shows the serial number of a board, and a host's view of the same PCIe device shows the UUID.
+#[tokio::test]
+async fn the_identity_at_a_block_has_the_uuid_of_its_pcie_device() {
+    const UUID: &str = "9dad5bfd-a732-23fe-40ad-465d0cbe5f95";
+    const DEVICE: &str = "/redfish/v1/Chassis/Box/PCIeDevices/1";
+    const IN_BLOCK: &str = "/redfish/v1/CompositionService/ResourceBlocks/Offload-GPU1/Processors/GPU";
+    const AT_HOST: &str = "/redfish/v1/Systems/1/Processors/GPU";
+    let mut documents = rack();
+    let mut with_gpu = block("Processor", &[]);
+    with_gpu["Processors"] = links(&[IN_BLOCK]);
+    documents.put(GPU, with_gpu);
+    let processor = json!({"@odata.type": "#Processor.v1_20_1.Processor", "ProcessorType": "GPU", "SerialNumber": "BOARD",
+        "Links": {"PCIeDevice": {"@odata.id": DEVICE}}});
+    documents.put(IN_BLOCK, processor.clone());
+    let mut at_host = processor;
+    at_host["UUID"] = json!(UUID);
+    documents.put(AT_HOST, at_host);
+    documents.put(
+        DEVICE,
+        json!({"@odata.type": "#PCIeDevice.v1_9_0.PCIeDevice", "Links": {"Processors": links(&[IN_BLOCK, AT_HOST])}}),
+    );
+    let service = Service::start(documents, |_, _| DONE).await;
+    let found = service.driver.identify(&unit(GPU), DEADLINE).await.unwrap();
+    let [gpu] = &found[..] else {
+        panic!("one GPU: {found:?}")
+    };
+    assert_eq!(gpu.serial.as_deref(), Some("BOARD"));
+    assert!(
+        gpu.uuid.as_ref().is_some_and(|uuid| uuid.ends_with(UUID)),
+        "{gpu:?}"
+    );
+}

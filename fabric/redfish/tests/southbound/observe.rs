@@ -3,6 +3,7 @@
 use crate::service::{DONE, Documents, Service, links};
 use poolwright_driver::{Fabric, Observation, Progress};
 use poolwright_model::composable::WhyNotKind;
+use poolwright_model::control::ControlStyle;
 use poolwright_model::fault::{Fault, FaultKind};
 use poolwright_model::units::Bytes;
 use serde_json::{Value, json};
@@ -182,6 +183,206 @@ async fn what_a_system_sees_of_a_gpu_in_the_box_is_that_gpu() {
     assert_eq!(
         gpu.uuid.as_deref(),
         Some("GPU-9dad5bfd-a732-23fe-40ad-465d0cbe5f95")
+    );
+}
+
+/// The UUID of GPU A or B of a board.
+fn uuid_on_board(name: &str) -> String {
+    format!("00000000-0000-0000-0000-00000000000{}", name.to_lowercase())
+}
+
+/// GPUs A and B of one board, as a box shows them without UUIDs, and in another order a system with UUIDs.
+fn board(in_box: &[&str], processor: impl Fn(&str) -> Value) -> Documents {
+    const SYSTEM: &str = "/redfish/v1/Systems/1";
+    let mut documents = gpu_box(in_box);
+    documents.collection("/redfish/v1/Systems", "ComputerSystem", &[SYSTEM]);
+    let processors = format!("{SYSTEM}/Processors");
+    documents.put(
+        SYSTEM,
+        json!({"@odata.type": "#ComputerSystem.v1_23_0.ComputerSystem", "HostName": "h",
+            "Processors": {"@odata.id": processors}}),
+    );
+    let members = ["B", "A"].map(|name| format!("{processors}/{name}"));
+    let listed = members.each_ref().map(String::as_str);
+    documents.collection(&processors, "Processor", &listed);
+    for &name in in_box {
+        documents.put(&format!("{BOX}/Processors/{name}"), processor(name));
+    }
+    for name in ["A", "B"] {
+        let mut seen = processor(name);
+        seen["UUID"] = json!(uuid_on_board(name));
+        documents.put(&format!("{processors}/{name}"), seen);
+    }
+    documents
+}
+
+/// Fault 90: the GPUs of a board.
+#[tokio::test]
+async fn the_gpus_of_one_board_are_told_apart_by_their_pcie_devices() {
+    let device = |name: &str| format!("{BOX}/PCIeDevices/{name}");
+    let mut documents = board(&["A", "B"], |name| {
+        let mut processor = processor("BOARD");
+        processor["Links"] = json!({"PCIeDevice": {"@odata.id": device(name)}});
+        processor
+    });
+    for name in ["A", "B"] {
+        let pcie = json!({"@odata.type": "#PCIeDevice.v1_9_0.PCIeDevice"});
+        documents.put(&device(name), pcie);
+    }
+    let seen = observe(documents).await;
+    assert_eq!(seen.topology.gpus.len(), 2);
+    for gpu in &seen.topology.gpus {
+        let name = gpu.id.as_str().rsplit('/').next().unwrap();
+        assert_eq!(gpu.chassis.as_ref().map(|chassis| chassis.as_str()), Some("Box"));
+        assert_eq!(gpu.uuid, Some(format!("GPU-{}", uuid_on_board(name))), "{name}");
+    }
+}
+
+/// Fault 90: the box shows one GPU of the board, and only the board's serial number.
+#[tokio::test]
+async fn the_serial_number_of_a_board_gives_no_gpu_a_uuid() {
+    let seen = observe(board(&["B"], |_| processor("BOARD"))).await;
+    assert_eq!(seen.topology.gpus.len(), 3);
+    let in_box = seen.topology.gpus.iter().find(|gpu| gpu.chassis.is_some());
+    assert_eq!(in_box.unwrap().uuid, None);
+}
+
+/// Fault 90: by its PCIe device.
+#[tokio::test]
+async fn a_gpu_in_a_chassis_and_in_a_resource_block_is_one() {
+    const COMPOSITION: &str = "/redfish/v1/CompositionService";
+    let device = format!("{BOX}/PCIeDevices/1");
+    let linked = json!({"PCIeDevice": {"@odata.id": device}});
+    let mut documents = gpu_box(&["S1"]);
+    let mut in_chassis = processor("S1");
+    in_chassis["Links"] = linked.clone();
+    documents.put(&format!("{BOX}/Processors/S1"), in_chassis);
+    documents.put(&device, json!({"@odata.type": "#PCIeDevice.v1_9_0.PCIeDevice"}));
+    let blocks = format!("{COMPOSITION}/ResourceBlocks");
+    let (block, in_block) = (format!("{blocks}/1"), format!("{blocks}/1/Processors/GPU"));
+    documents.put(
+        COMPOSITION,
+        json!({"@odata.type": "#CompositionService.v1_2_1.CompositionService", "ResourceBlocks": {"@odata.id": blocks}}),
+    );
+    documents.collection(&blocks, "ResourceBlock", &[&block]);
+    documents.put(
+        &block,
+        json!({"@odata.type": "#ResourceBlock.v1_4_1.ResourceBlock", "ResourceBlockType": ["Processor"],
+            "Processors": links(&[&in_block])}),
+    );
+    documents.put(
+        &in_block,
+        json!({"@odata.type": "#Processor.v1_20_1.Processor", "ProcessorType": "GPU", "Links": linked}),
+    );
+    let service = Service::start(documents, |_, _| DONE).await;
+    service.with(|documents| {
+        let mut root = documents.get("/redfish/v1").clone();
+        root["CompositionService"] = json!({"@odata.id": COMPOSITION});
+        documents.put("/redfish/v1", root);
+    });
+    let seen = service.driver.observe(&()).await.unwrap();
+    let [gpu] = &seen.topology.gpus[..] else {
+        panic!("one GPU: {:#?}", seen.topology.gpus)
+    };
+    assert_eq!(gpu.serial.as_deref(), Some("S1"));
+    assert_eq!(gpu.chassis.as_ref().map(|chassis| chassis.as_str()), Some("Box"));
+    let control: Vec<_> = gpu
+        .control
+        .iter()
+        .map(|at| (at.style, at.address.as_str()))
+        .collect();
+    assert_eq!(control, [(ControlStyle::ResourceBlocks, block.as_str())]);
+}
+
+/// Fault 90: the controllers of a baseboard and of storage, and a DPU.
+#[tokio::test]
+async fn parts_of_a_server_are_no_hosts() {
+    const UUID: &str = "9dad5bfd-a732-23fe-40ad-465d0cbe5f95";
+    let mut documents = gpu_box(&["S1"]);
+    let mut gpu = processor("S1");
+    gpu["UUID"] = json!(UUID);
+    documents.put(&format!("{BOX}/Processors/S1"), gpu);
+    let systems = [
+        ("web", json!({"HostName": "web-1", "UUID": HOST_UUID})),
+        (
+            "board",
+            json!({"Boot": {"BootSourceOverrideTarget@Redfish.AllowableValues": ["None"]}}),
+        ),
+        ("twin", json!({"HostName": "hgx", "UUID": UUID.to_uppercase()})),
+        ("raid", json!({"Name": "RAID Controller", "BiosVersion": "1"})),
+        ("dpu", json!({"SystemType": "DPU", "HostName": "dpu-1"})),
+    ];
+    let paths = systems
+        .each_ref()
+        .map(|(name, _)| format!("/redfish/v1/Systems/{name}"));
+    let listed: Vec<&str> = paths.iter().map(String::as_str).collect();
+    documents.collection("/redfish/v1/Systems", "ComputerSystem", &listed);
+    for (path, (_, system)) in paths.iter().zip(systems) {
+        let mut document = json!({"@odata.type": "#ComputerSystem.v1_23_0.ComputerSystem"});
+        for (name, value) in system.as_object().unwrap() {
+            document[name] = value.clone();
+        }
+        documents.put(path, document);
+    }
+    let seen = observe(documents).await;
+    let hosts: Vec<&str> = seen
+        .topology
+        .hosts
+        .iter()
+        .map(|host| host.name.as_str())
+        .collect();
+    assert_eq!(hosts, ["web-1"]);
+    assert!(
+        seen.quirks
+            .iter()
+            .any(|quirk| quirk.name == "baseboard-as-system")
+    );
+}
+
+/// Fault 89: the type in lower case; and an Accelerator whose model says GPU.
+#[tokio::test]
+async fn the_type_makes_a_gpu_and_an_accelerator_is_reported() {
+    let mut documents = gpu_box(&["S1", "S2"]);
+    let typed = |serial: &str, kind: &str| {
+        let mut processor = processor(serial);
+        processor["ProcessorType"] = json!(kind);
+        processor["Model"] = json!("NVIDIA H100 PCIe");
+        processor
+    };
+    documents.put(&format!("{BOX}/Processors/S1"), typed("S1", "gpu"));
+    documents.put(&format!("{BOX}/Processors/S2"), typed("S2", "Accelerator"));
+    let seen = observe(documents).await;
+    let serials: Vec<_> = seen
+        .topology
+        .gpus
+        .iter()
+        .map(|gpu| gpu.serial.as_deref())
+        .collect();
+    assert_eq!(serials, [Some("S1")]);
+    let hint = fault(&seen, FaultKind::Incomplete);
+    assert_eq!(hint.source, format!("box-1 {BOX}/Processors"));
+    assert!(hint.message.contains("NVIDIA H100 PCIe"), "{}", hint.message);
+}
+
+#[tokio::test]
+async fn a_switch_is_shown_by_name_and_id() {
+    let mut documents = zoned(&["S1"], &[&["H1"]]);
+    let (switches, switch) = (format!("{FABRIC}/Switches"), format!("{FABRIC}/Switches/sw0"));
+    let mut fabric = documents.get(FABRIC).clone();
+    fabric["Switches"] = json!({"@odata.id": switches});
+    documents.put(FABRIC, fabric);
+    documents.collection(&switches, "Switch", &[&switch]);
+    documents.put(
+        &switch,
+        json!({"@odata.type": "#Switch.v1_9_0.Switch", "Id": "sw0", "Name": "PCIe Switch, upper tray"}),
+    );
+    let seen = observe(documents).await;
+    let [switch] = &seen.topology.switches[..] else {
+        panic!("one switch")
+    };
+    assert_eq!(
+        (switch.id.as_str(), switch.name.as_deref()),
+        ("sw0", Some("PCIe Switch, upper tray"))
     );
 }
 

@@ -9,7 +9,7 @@ use axum::{Json, Router};
 use axum_server::Handle;
 use poolwright_model::control::{ControlPoint, ControlStyle};
 use poolwright_model::id::ControlEndpointId;
-use poolwright_redfish::client::{Endpoint, Limits};
+use poolwright_redfish::client::{Auth, Endpoint, Limits, Secret};
 use poolwright_redfish::southbound::RedfishDriver;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -19,6 +19,12 @@ use std::time::Duration;
 
 /// Long enough for a loaded machine, short enough for a test that hangs.
 pub const DEADLINE: Duration = Duration::from_secs(60);
+
+/// Where sessions are opened.
+pub const SESSIONS: &str = "/redfish/v1/SessionService/Sessions";
+
+/// The session of the driver.
+pub const OWN_SESSION: &str = "/redfish/v1/SessionService/Sessions/own";
 
 /// A write as it arrived.
 #[derive(Debug, Clone, PartialEq)]
@@ -114,13 +120,34 @@ pub struct Service {
 impl Service {
     /// Serves the documents, over plain HTTP on loopback.
     pub async fn start(
+        documents: Documents,
+        on_write: impl FnMut(&mut Documents, &Sent) -> Reply + Send + 'static,
+    ) -> Self {
+        Self::serve(documents, on_write, Auth::None).await
+    }
+
+    /// The same with a SessionService, at which the driver logs in.
+    pub async fn start_with_sessions(
         mut documents: Documents,
         on_write: impl FnMut(&mut Documents, &Sent) -> Reply + Send + 'static,
     ) -> Self {
-        let root = json!({
+        documents.collection(SESSIONS, "Session", &[]);
+        let auth = Auth::session("operator", Secret::new("a secret of this test"));
+        Self::serve(documents, on_write, auth).await
+    }
+
+    async fn serve(
+        mut documents: Documents,
+        on_write: impl FnMut(&mut Documents, &Sent) -> Reply + Send + 'static,
+        auth: Auth,
+    ) -> Self {
+        let mut root = json!({
             "@odata.type": "#ServiceRoot.v1_17_0.ServiceRoot", "RedfishVersion": "1.20.0",
             "Systems": {"@odata.id": "/redfish/v1/Systems"}, "Chassis": {"@odata.id": "/redfish/v1/Chassis"},
             "Fabrics": {"@odata.id": "/redfish/v1/Fabrics"}});
+        if auth != Auth::None {
+            root["Links"] = json!({"Sessions": {"@odata.id": SESSIONS}});
+        }
         documents.put("/redfish/v1", root);
         let inner = Arc::new(Mutex::new(Inner {
             documents,
@@ -141,7 +168,7 @@ impl Service {
             poll: Duration::from_millis(50),
             ..Limits::default()
         };
-        let endpoint = Endpoint::new(&url).unwrap().limits(limits);
+        let endpoint = Endpoint::new(&url).unwrap().limits(limits).auth(auth);
         let driver = RedfishDriver::connect(ControlEndpointId::from_lossy("box-1"), endpoint)
             .await
             .unwrap();
@@ -190,6 +217,13 @@ async fn answer(State(inner): State<Arc<Mutex<Inner>>>, request: Request) -> Res
             }
             None => StatusCode::NOT_FOUND.into_response(),
         };
+    }
+    if parts.method == Method::POST && path == SESSIONS {
+        let session = json!({"@odata.type": "#Session.v1_7_0.Session", "UserName": "operator"});
+        inner.documents.put(OWN_SESSION, session);
+        inner.documents.collection(SESSIONS, "Session", &[OWN_SESSION]);
+        let headers = [("location", OWN_SESSION), ("x-auth-token", "t")];
+        return (StatusCode::CREATED, headers).into_response();
     }
     let sent = Sent {
         method: parts.method.to_string(),

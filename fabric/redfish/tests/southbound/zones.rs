@@ -1,7 +1,7 @@
 //! Endpoints in a zone: `PATCH` of the whole list (H3 Falcon's published call: one zone a host port, its
 //! device endpoints in `Links.Endpoints`), or the actions of DSP2046.
 
-use crate::service::{DEADLINE, DONE, Documents, Reply, Sent, Service, links, point};
+use crate::service::{DEADLINE, DONE, Documents, OWN_SESSION, Reply, SESSIONS, Sent, Service, links, point};
 use poolwright_driver::{Bound, ErrorKind, Fabric};
 use poolwright_model::control::{ControlPoint, ControlStyle};
 use serde_json::{Value, json};
@@ -177,7 +177,11 @@ async fn what_somebody_else_changed_in_between_is_kept() {
 #[tokio::test]
 async fn a_zone_that_always_changes_is_given_up_without_effect() {
     for status in [412, 428] {
-        let service = Service::start(rack(), move |_, _| Reply::Status(status, None)).await;
+        let service = Service::start(rack(), move |documents, _| {
+            documents.set(ZONE, MEMBERS, links(&[HOST]));
+            Reply::Status(status, None)
+        })
+        .await;
         let error = service
             .driver
             .bind(&unit(GPU), &unit(ZONE), DEADLINE)
@@ -186,6 +190,88 @@ async fn a_zone_that_always_changes_is_given_up_without_effect() {
         assert_eq!(error.kind, ErrorKind::Conflict, "{error}");
         assert_eq!(service.sent().len(), 6);
     }
+}
+
+/// Refuses each ETag, as services do that quote theirs twice, give weak ones or compare them with nothing.
+fn refuses_etags(documents: &mut Documents, sent: &Sent) -> Reply {
+    if sent.if_match.is_some() {
+        return Reply::Status(412, None);
+    }
+    documents.set(&sent.path, MEMBERS, sent.body["Links"]["Endpoints"].clone());
+    DONE
+}
+
+/// Fault 91: ours is the only session.
+#[tokio::test]
+async fn a_service_that_refuses_its_own_etag_is_written_once_without_it() {
+    let service = Service::start_with_sessions(rack(), refuses_etags).await;
+    let etag = service.with(|documents| documents.etag(ZONE));
+    let quirk = async || {
+        let seen = service.driver.observe(&()).await.unwrap();
+        seen.quirks.iter().any(|quirk| quirk.name == "etag-refused")
+    };
+    assert!(!quirk().await);
+    service
+        .driver
+        .bind(&unit(GPU), &unit(ZONE), DEADLINE)
+        .await
+        .unwrap();
+    let sent: Vec<_> = service.sent().into_iter().map(|sent| sent.if_match).collect();
+    assert_eq!(sent, [Some(etag), None]);
+    assert_eq!(members(&service, ZONE), links(&[HOST, GPU]));
+    assert!(quirk().await);
+}
+
+/// Fault 91: another client is logged in, or the service doesn't show its sessions.
+#[tokio::test]
+async fn a_refused_etag_stays_refused_where_another_client_may_write() {
+    let another = service_with_another_client().await;
+    let untold = Service::start(rack(), refuses_etags).await;
+    for (service, why) in [
+        (another, "other clients are logged in (1 sessions)"),
+        (untold, "doesn't show its sessions"),
+    ] {
+        let error = service
+            .driver
+            .bind(&unit(GPU), &unit(ZONE), DEADLINE)
+            .await
+            .unwrap_err();
+        assert_eq!(error.kind, ErrorKind::Conflict, "{error}");
+        assert!(error.message.contains(why), "{error}");
+        assert_eq!(service.sent().len(), 1);
+        assert_eq!(members(&service, ZONE), links(&[HOST]));
+    }
+}
+
+async fn service_with_another_client() -> Service {
+    let service = Service::start_with_sessions(rack(), refuses_etags).await;
+    let other = format!("{SESSIONS}/other");
+    service.with(|documents| {
+        documents.put(
+            &other,
+            json!({"@odata.type": "#Session.v1_7_0.Session", "UserName": "admin"}),
+        );
+        documents.collection(SESSIONS, "Session", &[OWN_SESSION, &other]);
+    });
+    service
+}
+
+/// Fault 91: the service refused the ETag and carried the change out.
+#[tokio::test]
+async fn a_refused_change_that_was_carried_out_is_not_sent_again() {
+    let service = Service::start_with_sessions(rack(), |documents, sent| {
+        documents.set(&sent.path, MEMBERS, sent.body["Links"]["Endpoints"].clone());
+        Reply::Status(412, None)
+    })
+    .await;
+    let error = service
+        .driver
+        .bind(&unit(GPU), &unit(ZONE), DEADLINE)
+        .await
+        .unwrap_err();
+    assert_eq!(error.kind, ErrorKind::Conflict, "{error}");
+    assert!(error.message.contains("is bound to"), "{error}");
+    assert_eq!(service.sent().len(), 1);
 }
 
 /// Fault 16: a zone that stays as it was.

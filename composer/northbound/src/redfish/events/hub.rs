@@ -4,11 +4,13 @@
 //! Invariants: what waits for a listener is bounded, and one that is too slow is let go; what a listener missed for
 //! another reason it finds in the log, because all that it hears says after which entry of the log it comes.
 
-use super::news::{self, News};
+use super::news::{self, News, Report};
+use crate::auth::Asker;
 use crate::redfish::message::Refusal;
 use crate::redfish::telemetry;
 use jiff::Timestamp;
 use poolwright_service::Composer;
+use poolwright_service::accounts::AccountVersion;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -35,7 +37,7 @@ pub(crate) enum Heard {
         upto: u64,
         news: Arc<Vec<News>>,
     },
-    Report(Arc<News>),
+    Report(Arc<Report>),
 }
 
 /// A stream that is open.
@@ -43,6 +45,7 @@ pub(crate) enum Heard {
 pub(crate) struct Open {
     pub id: String,
     pub account: String,
+    pub version: AccountVersion,
     pub since: Timestamp,
     ends: Arc<watch::Sender<bool>>,
 }
@@ -53,7 +56,7 @@ pub(crate) struct Hub {
     somebody: Notify,
     closed: watch::Sender<bool>,
     /// The last report, and when it was made.
-    report: tokio::sync::Mutex<Option<(Instant, Arc<News>)>>,
+    report: tokio::sync::Mutex<Option<(Instant, Arc<Report>)>>,
 }
 
 /// A place among the listeners, until it is dropped.
@@ -83,7 +86,7 @@ impl Hub {
     /// A seat for a stream; `None` where all are taken.
     pub(super) fn sit(
         self: &Arc<Self>,
-        account: &str,
+        asker: &Asker,
         now: Timestamp,
     ) -> Option<(Seat, broadcast::Receiver<Heard>)> {
         let mut streams = self.lock();
@@ -94,7 +97,8 @@ impl Hub {
         let id = uuid::Uuid::new_v4().simple().to_string();
         let open = Open {
             id: id.clone(),
-            account: account.to_owned(),
+            account: asker.account.clone(),
+            version: asker.version.clone(),
             since: now,
             ends: Arc::new(ends),
         };
@@ -166,10 +170,8 @@ impl Hub {
                 Ok(false) => TICK,
                 Err(_) => PATIENCE,
             };
-            match self.report(composer, at.unwrap_or_default()).await {
-                Ok((report, true)) => drop(self.sender.send(Heard::Report(report))),
-                Ok(_) => {}
-                Err(error) => tracing::debug!("no metrics can be told: {error:?}"),
+            if let Err(error) = self.report(composer).await {
+                tracing::debug!("no metrics can be told: {error:?}");
             }
             sleep(pause).await;
         }
@@ -198,17 +200,20 @@ impl Hub {
         Ok(true)
     }
 
-    /// The pool in numbers, at most a period old; whether it was made just now.
-    pub(super) async fn report(&self, composer: &Composer, at: u64) -> Result<(Arc<News>, bool), Refusal> {
+    /// The pool in numbers, at most a period old. One that is made now is sent to every listener.
+    pub(super) async fn report(&self, composer: &Composer) -> Result<Arc<Report>, Refusal> {
         let mut last = self.report.lock().await;
         if let Some((made, report)) = &*last
             && made.elapsed() < telemetry::PERIOD
         {
-            return Ok((report.clone(), false));
+            return Ok(report.clone());
         }
-        let report = Arc::new(telemetry::news(composer, at).await?);
+        let before = last.as_ref().map_or(0, |(_, report)| report.number());
+        let report = Arc::new(telemetry::news(composer, before).await?);
         *last = Some((Instant::now(), report.clone()));
-        Ok((report, true))
+        // Fails without a listener; the next one is given this report.
+        let _ = self.sender.send(Heard::Report(report.clone()));
+        Ok(report)
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Open>> {

@@ -102,10 +102,10 @@ async fn one(api: &Api, id: &str) -> Result<Option<Value>, Refusal> {
 /// Whether it is an account's own.
 pub(crate) async fn is_own(api: &Api, asker: &Asker, id: &str) -> Result<bool, Refusal> {
     if let Some(open) = api.hub.stream(id) {
-        return Ok(open.account == asker.account);
+        return Ok(open.version.id == asker.version.id);
     }
     match api.composer.subscription(id).await {
-        Ok(found) => Ok(found.account == asker.account),
+        Ok(found) => Ok(found.is_of(&asker.version)),
         Err(error) if error.code == ErrorCode::NotFound => Ok(false),
         Err(error) => Err(error.into()),
     }

@@ -58,7 +58,7 @@ impl fmt::Display for EventId {
 impl FromStr for EventId {
     type Err = ();
 
-    /// Of a report, or an entry as a whole, only the number counts.
+    /// Of a report only the entry that it came after counts.
     fn from_str(text: &str) -> Result<Self, ()> {
         let (seq, part) = text.split_once('.').unwrap_or((text, ""));
         Ok(Self {
@@ -86,16 +86,45 @@ pub(crate) struct Letter {
     pub streamed: Bytes,
 }
 
-impl News {
-    pub fn new(id: EventId, sent_as: &str, facets: Value, payload: &Value) -> Self {
+impl Letter {
+    fn new(id: EventId, sent_as: &str, payload: &str) -> Self {
         let head = format!("id: {sent_as}\ndata: ");
         let streamed = Bytes::from(format!("{head}{payload}\n\n"));
-        let letter = Letter {
+        Self {
             id,
             payload: streamed.slice(head.len()..streamed.len() - 2),
             streamed,
-        };
-        Self { facets, letter }
+        }
+    }
+}
+
+/// The pool in numbers. It belongs to no entry of the log: each listener puts it behind the entries sent so far, so that
+/// the ids of one stream increase.
+#[derive(Debug)]
+pub(crate) struct Report {
+    /// Larger than the number of every earlier report.
+    number: u64,
+    pub facets: Value,
+    payload: String,
+}
+
+impl Report {
+    pub fn new(number: u64, facets: Value, payload: &Value) -> Self {
+        Self {
+            number,
+            facets,
+            payload: payload.to_string(),
+        }
+    }
+
+    pub fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// Behind an entry of the log.
+    pub fn behind(&self, seq: u64) -> Letter {
+        let id = EventId { seq, part: u32::MAX };
+        Letter::new(id, &format!("{seq}.report-{}", self.number), &self.payload)
     }
 }
 
@@ -150,7 +179,10 @@ fn one(id: EventId, record: EventRecord, resource_type: &str) -> News {
         events: Some(vec![record]),
         ..Event::default()
     };
-    News::new(id, &id.to_string(), facets, &json!(event))
+    News {
+        facets,
+        letter: Letter::new(id, &id.to_string(), &json!(event).to_string()),
+    }
 }
 
 fn record(told: Told) -> (EventRecord, &'static str) {

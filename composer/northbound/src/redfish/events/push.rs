@@ -39,6 +39,9 @@ const LOOK: Duration = Duration::from_secs(5);
 /// How often it is noted how far a destination has come.
 const NOTE: Duration = Duration::from_secs(2);
 
+/// The account is not the one that subscribed, or was changed since.
+const OTHER_ACCOUNT: &str = "its account was deleted, disabled, or given another password, role or scope; ResumeSubscription goes on with it";
+
 /// The part of a manager that sends.
 pub(crate) struct Post {
     pub options: EventOptions,
@@ -201,10 +204,8 @@ impl Post {
             let letter = timeout(NOTE, ear.next()).await;
             match letter {
                 Ok(Ok(letter)) => {
-                    if !self.has_account(&subscription).await {
-                        return self
-                            .give_up(&subscription, "its account is gone, or disabled")
-                            .await;
+                    if !self.is_bound(&subscription).await {
+                        return self.give_up(&subscription, OTHER_ACCOUNT).await;
                     }
                     if let Err(why) = self.deliver(&subscription, &letter, &mut line).await {
                         let why = format!("it failed {} times: {why}", RETRIES + 1);
@@ -328,10 +329,12 @@ impl Post {
             .build()
     }
 
-    /// Whether its account may still hear of anything; where nobody knows, it may.
-    async fn has_account(&self, subscription: &Subscription) -> bool {
-        let account = self.accounts.one(&subscription.account).await;
-        account.is_err() || account.is_ok_and(|account| account.is_some_and(|account| account.enabled))
+    /// Whether its account is as it was when it subscribed. Goes on where that can't be read now.
+    async fn is_bound(&self, subscription: &Subscription) -> bool {
+        match self.accounts.principal(&subscription.account).await {
+            Ok(account) => account.is_some_and(|account| subscription.bound_to == Some(account.version)),
+            Err(_) => true,
+        }
     }
 
     async fn give_up(&self, subscription: &Subscription, why: &str) {

@@ -12,7 +12,7 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::Response;
 use futures_util::stream;
-use poolwright_service::accounts::Accounts;
+use poolwright_service::accounts::{AccountVersion, Accounts};
 use poolwright_service::sessions::Sessions;
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -31,24 +31,18 @@ pub(crate) async fn open(redfish: &Redfish, asker: &Asker, parts: &Parts) -> Res
     let api = &redfish.api;
     api.composer.may_be_asked()?;
     // Whoever sits down first and looks at the log then misses nothing.
-    let seat = api.hub.sit(&asker.account, api.composer.clock().now());
+    let seat = api.hub.sit(asker, api.composer.clock().now());
     let (seat, heard) = seat.ok_or_else(no_seat)?;
     let last = api.composer.last_happened().await?;
     let mut ear = Ear::new(api.composer.clone(), heard, Wish::Filter(filter), last);
     if let Some(seen) = seen.filter(|seen| seen.seq <= last) {
         ear = ear.after(seen);
     }
-    // What was before all that happens.
-    let (report, _) = api.hub.report(&api.composer, last).await?;
-    ear.take(std::slice::from_ref(&*report));
+    let report = api.hub.report(&api.composer).await?;
+    ear.take_report(report);
     let proof = match &asker.session {
         Some(session) => Proof::Session(session.clone()),
-        None => Proof::Account(
-            api.accounts
-                .one(&asker.account)
-                .await?
-                .map(|account| account.revision),
-        ),
+        None => Proof::Account(asker.version.clone()),
     };
     let listener = Listener {
         ear,
@@ -107,8 +101,8 @@ fn last_event_id(headers: &HeaderMap) -> Result<Option<EventId>, Refusal> {
 /// The credential that admitted the client.
 enum Proof {
     Session(String),
-    /// The account as it was then: with another password it is another revision.
-    Account(Option<u64>),
+    /// The account as it was then.
+    Account(AccountVersion),
 }
 
 struct Listener {
@@ -151,15 +145,19 @@ impl Listener {
         }
     }
 
-    /// Whose account is gone or disabled hears nothing more, nor whose session has ended or whose password is another one.
+    /// Whether the account is as it was when the stream began, and its session has not ended.
     async fn may_listen(&self) -> bool {
-        let account = self.accounts.one(&self.account).await.ok().flatten();
-        let Some(account) = account.filter(|account| account.enabled) else {
+        let account = self.accounts.principal(&self.account).await.ok().flatten();
+        let Some(account) = account else {
             return false;
         };
         match &self.proof {
-            Proof::Session(id) => self.sessions.goes_on(&self.account, id).await.unwrap_or_default(),
-            Proof::Account(revision) => *revision == Some(account.revision),
+            Proof::Session(id) => self
+                .sessions
+                .goes_on(&account.version, id)
+                .await
+                .unwrap_or_default(),
+            Proof::Account(version) => *version == account.version,
         }
     }
 }

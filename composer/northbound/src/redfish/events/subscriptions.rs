@@ -124,7 +124,10 @@ pub(crate) async fn add(post: &Post, asker: &Asker, body: &Value) -> Result<Resp
     post.admit(&new.destination)
         .await
         .map_err(|why| refused(why.to_string()))?;
-    let subscription = post.composer.subscribe(&asker.account, new).await?;
+    let subscription = post
+        .composer
+        .subscribe(&asker.account, &asker.version, new)
+        .await?;
     post.changed.notify_one();
     created(&place(&subscription.id), one(post, &subscription)?)
 }

@@ -24,7 +24,7 @@ fn an_address_is_what_it_is_however_it_is_written() {
         let address = Destination::read(text).unwrap().address().unwrap();
         assert_eq!(
             Allowed::default().judge(address),
-            Verdict::Never("a loopback address"),
+            Verdict::Never(LOOPBACK),
             "{text}"
         );
     }
@@ -46,13 +46,17 @@ fn private_networks_are_open_where_they_are_listed_and_nothing_else_is_by_a_list
         ("fd12::/16", "fd13::1", Verdict::NotAllowed),
         ("0.0.0.0/0", "192.168.1.1", Verdict::Open),
         ("0.0.0.0/0", "fd00::1", Verdict::NotAllowed),
-        ("0.0.0.0/0", "127.0.0.1", Verdict::Never("a loopback address")),
+        ("0.0.0.0/0", "127.0.0.1", Verdict::Never(LOOPBACK)),
         (
             "0.0.0.0/0",
             "169.254.169.254",
-            Verdict::Never("a link-local or metadata address"),
+            Verdict::Never("a link-local or metadata address (169.254.0.0/16)"),
         ),
-        ("::/0", "fd00:ec2::254", Verdict::Never("a metadata address")),
+        (
+            "::/0",
+            "fd00:ec2::254",
+            Verdict::Never("a metadata address (fd00:ec2::/32)"),
+        ),
     ] {
         assert_eq!(
             listed(network).judge(address.parse().unwrap()),
@@ -121,4 +125,37 @@ fn what_is_no_destination_is_refused_with_the_reason() {
     let names = Allowed::default();
     assert!(names.judge_name("LOCALHOST.").is_err() && names.judge_name("a.localhost").is_err());
     assert!(names.judge_name("example.com").is_ok());
+}
+
+/// Fault 97: by address and by name.
+#[test]
+fn a_refusal_names_the_network_or_the_option_that_is_the_rule() {
+    let allowed = Allowed::default();
+    for (address, rule) in [
+        ("127.0.0.1", "--insecure-event-loopback"),
+        ("0.0.0.7", "(0.0.0.0/8)"),
+        ("169.254.169.254", "(169.254.0.0/16)"),
+        ("168.63.129.16", "(168.63.129.16)"),
+        ("192.0.0.192", "(192.0.0.0/24)"),
+        ("100.64.0.7", "(100.64.0.0/10)"),
+        ("224.0.0.1", "(224.0.0.0/4)"),
+        ("255.255.255.255", "(240.0.0.0/4)"),
+        ("fd00:ec2::254", "(fd00:ec2::/32)"),
+        ("64:ff9b::7f00:1", "(64:ff9b::/96)"),
+        ("64:ff9b:1::1", "(64:ff9b::/32)"),
+        ("::", "(::/96)"),
+        ("2002::1", "(2002::/16)"),
+        ("2001::1", "(2001::/32)"),
+        ("fe80::1", "(fe80::/10)"),
+        ("ff02::1", "(ff00::/8)"),
+    ] {
+        let address: IpAddr = address.parse().unwrap();
+        let Verdict::Never(what) = allowed.judge(address) else {
+            panic!("{address} is open");
+        };
+        let told = Refused::Never(address, what).to_string();
+        assert!(told.contains(rule), "{told}");
+    }
+    let local = allowed.judge_name("localhost").unwrap_err().to_string();
+    assert!(local.contains("--insecure-event-loopback"), "{local}");
 }

@@ -3,12 +3,13 @@
 use super::Call;
 use crate::southbound::links;
 use crate::southbound::observe::fabrics::EndpointSeen;
+use crate::southbound::observe::gpu;
 use crate::southbound::observe::words;
 use poolwright_driver::{DriverError, GpuIdentity};
 use poolwright_model::control::{ControlPoint, ControlStyle};
 use poolwright_model::topology::PciIds;
 use poolwright_redfish_model as redfish;
-use redfish::ProcessorType;
+use std::collections::BTreeSet;
 
 /// The resources that show one GPU; one of them at least.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -117,8 +118,7 @@ async fn read(call: &Call<'_>, shown: Shown) -> Result<Option<GpuIdentity>, Driv
             return Ok(None);
         };
         let processor = processor.value;
-        let is_gpu = processor.processor_type == Some(ProcessorType::GPU);
-        if !is_gpu || words::is_absent(processor.status.as_deref()) {
+        if !gpu::is_of_type(&processor, "GPU") || words::is_absent(processor.status.as_deref()) {
             return Ok(None);
         }
         let vendor = words::said(processor.manufacturer.as_deref());
@@ -147,10 +147,37 @@ async fn read(call: &Call<'_>, shown: Shown) -> Result<Option<GpuIdentity>, Driv
     found.serial = found
         .serial
         .or_else(|| words::said(device.serial_number.as_deref()));
+    if found.uuid.is_none() {
+        found.uuid = uuid_in_other_views(call, &device, shown.processor.as_deref()).await?;
+    }
     if found.is_by_location_only() {
         found.ids = ids(call, &device).await?;
     }
     Ok(Some(found))
+}
+
+/// The UUID that a host's processor resource shows of a GPU. All GPUs of a board may show one serial number.
+async fn uuid_in_other_views(
+    call: &Call<'_>,
+    device: &redfish::PCIeDevice,
+    own: Option<&str>,
+) -> Result<Option<String>, DriverError> {
+    let links = device.links.as_deref();
+    let mut uuids = BTreeSet::new();
+    for path in links::all(links.and_then(|links| links.processors.as_ref())) {
+        if Some(path.as_str()) == own {
+            continue;
+        }
+        let processor = call.read_if_there::<redfish::Processor>(&path).await?;
+        let gpu = processor.filter(|found| gpu::is_of_type(&found.value, "GPU"));
+        uuids.extend(gpu.and_then(|gpu| {
+            let vendor = words::said(gpu.value.manufacturer.as_deref());
+            words::gpu_uuid(gpu.value.uuid.as_deref(), vendor.as_deref())
+        }));
+    }
+    // The UUIDs of several GPUs tell nothing of this one.
+    let only = uuids.pop_first();
+    Ok(only.filter(|_| uuids.is_empty()))
 }
 
 /// Of the first function that has some.

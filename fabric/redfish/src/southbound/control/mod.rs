@@ -3,7 +3,8 @@
 //! One skeleton, three [`Way`]s. Before a write the precondition is read from the service; the write carries
 //! the ETags of what was read, so that it is refused if somebody changed it in between (then everything is
 //! read again, a bounded number of times, for a refusal says that nothing was done); after a yes the binding
-//! is read back once, because a yes alone proves nothing. Nothing is kept between calls.
+//! is read back once, because a yes alone proves nothing. Nothing is kept between calls. Some services refuse the
+//! ETags that they give: the write is then sent once without one, if no other client is logged in.
 
 mod blocks;
 mod connections;
@@ -22,6 +23,7 @@ pub(crate) use turns::Turns;
 use crate::client::{Answer, Client, Error, Resource, WriteOptions};
 use crate::southbound::errors::{driver_error, is_stale};
 use crate::southbound::observe::SERVICE_ROOT;
+use crate::southbound::quirks;
 use async_trait::async_trait;
 use known::Known;
 use poolwright_driver::{
@@ -328,15 +330,64 @@ impl<'a> Call<'a> {
         body: &B,
         etag: Option<String>,
     ) -> Result<Answer, Failed> {
-        self.write(path, |options| {
-            self.client.patch(path, body, options.if_match(etag))
-        })
-        .await
+        self.conditional(path, etag, |options| self.client.patch(path, body, options))
+            .await
     }
 
     async fn delete(&self, path: &str, etag: Option<String>) -> Result<Answer, Failed> {
-        self.write(path, |options| self.client.delete(path, options.if_match(etag)))
+        self.conditional(path, etag, |options| self.client.delete(path, options))
             .await
+    }
+
+    /// Sends a write with `If-Match`. If the service refuses the ETag that it still gives, sends the write once without
+    /// `If-Match`, provided that no other client is logged in.
+    async fn conditional<F>(
+        &self,
+        path: &str,
+        etag: Option<String>,
+        send: impl Fn(WriteOptions) -> F,
+    ) -> Result<Answer, Failed>
+    where
+        F: Future<Output = Result<Answer, Error>>,
+    {
+        let outcome = self
+            .write(path, |options| send(options.if_match(etag.clone())))
+            .await;
+        let is_412 = matches!(&outcome, Err(Failed::Stale(refused)) if refused.status() == Some(412));
+        if !is_412 || etag.is_none() {
+            return outcome;
+        }
+        // With another ETag by now, or gone, it was changed: the caller reads it again.
+        let now = self.read_if_there::<IgnoredAny>(path).await?;
+        if now.is_none_or(|now| now.etag != etag) {
+            return outcome;
+        }
+        if self.client.found_refused_etag() {
+            tracing::warn!(
+                endpoint = %self.client.base(),
+                path,
+                quirk = quirks::ETAG_REFUSED.name,
+                "service refuses the ETag that it gives"
+            );
+        }
+        let message = format!("{path} was not changed: the service refuses the ETag that it gives (412)");
+        self.check_alone(message).await?;
+        self.write(path, send).await
+    }
+
+    /// An error unless the service shows that no other client is logged in.
+    async fn check_alone(&self, message: String) -> Result<(), DriverError> {
+        let asked = "whether other clients are logged in".to_owned();
+        let why = match self.within(asked, self.client.other_sessions()).await? {
+            Ok(Some(0)) => return Ok(()),
+            Ok(Some(others)) => format!("other clients are logged in ({others} sessions)"),
+            Ok(None) => "the service doesn't show its sessions".to_owned(),
+            Err(error) => format!("the sessions can't be read: {error}"),
+        };
+        let message = format!("{message}; without If-Match another client's change may be lost: {why}");
+        Err(DriverError::new(ErrorKind::Conflict, message)
+            .with_hint("log other clients out of the service, use a session of its SessionService, or install newer firmware")
+            .with_fault(FaultKind::Conflict))
     }
 
     /// Sends a write, once.

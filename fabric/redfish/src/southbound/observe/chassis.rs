@@ -1,6 +1,6 @@
 //! Chassis: the GPUs and PCIe devices that they hold, and the adapters through which a host reaches a fabric.
 
-use super::gpu::{GpuSeen, Owner, permanence};
+use super::gpu::{self, GpuSeen, Owner, permanence};
 use super::walk::Walk;
 use super::{Devices, device_ports, words};
 use crate::southbound::links;
@@ -54,7 +54,11 @@ pub(crate) async fn read(walk: &Walk<'_>, root: &redfish::ServiceRoot) -> (Vec<C
 async fn look_inside(walk: &Walk<'_>, chassis: &mut ChassisSeen) -> Devices {
     let processors = async {
         let read = match &chassis.processors {
-            Some(collection) => walk.members::<redfish::Processor>(collection).await.read,
+            Some(collection) => {
+                let read = walk.members::<redfish::Processor>(collection).await.read;
+                gpu::note_accelerators(walk, collection, &read);
+                read
+            }
             None => Vec::new(),
         };
         let ports = device_ports::of_processors(walk, &read).await;

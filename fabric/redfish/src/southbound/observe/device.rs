@@ -123,7 +123,7 @@ impl DeviceSeen {
                 .into_iter()
                 .next(),
             functions,
-            words: words.join(" ").to_ascii_lowercase(),
+            words: words.join(" "),
         }
     }
 
@@ -142,14 +142,8 @@ impl DeviceSeen {
                 (Some(ids), None) => {
                     seen.draws_or_computes && GPU_CLASSES.iter().any(|(vendor, _)| *vendor == ids.vendor)
                 }
-                (None, _) => seen.draws_or_computes && self.calls_itself_gpu(),
+                (None, _) => seen.draws_or_computes && calls_itself_gpu(&self.words),
             })
-    }
-
-    fn calls_itself_gpu(&self) -> bool {
-        ["gpu", "nvidia", "instinct", "gaudi"]
-            .iter()
-            .any(|word| self.words.contains(word))
     }
 
     /// Notes what its functions leave out.
@@ -186,6 +180,13 @@ impl FunctionSeen {
             path,
         }
     }
+}
+
+/// Whether a text names a GPU.
+pub(crate) fn calls_itself_gpu(text: &str) -> bool {
+    let text = text.to_ascii_lowercase();
+    let mut words = ["gpu", "nvidia", "instinct", "gaudi"].iter();
+    words.any(|word| text.contains(word)) && !text.contains("bluefield")
 }
 
 fn is_gpu_class(vendor: &str, class: &str) -> bool {

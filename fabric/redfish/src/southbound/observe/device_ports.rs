@@ -1,6 +1,7 @@
 //! Ports of devices that are no switches: how many there are, not what each is like. That costs one request a
 //! device, and what they are cabled to is told by the switches.
 
+use super::gpu;
 use super::walk::Walk;
 use crate::southbound::links;
 use futures_util::future::join_all;
@@ -26,9 +27,9 @@ pub(crate) async fn of_processors(
         .filter_map(|(path, processor)| Some((path, processor, links::to(processor.ports.as_ref())?)));
     let seen = with_ports.map(async |(path, processor, ports)| DevicePortsSeen {
         path: path.clone(),
-        kind: match processor.processor_type {
-            Some(redfish::ProcessorType::GPU) => DeviceKind::Gpu,
-            _ => DeviceKind::Processor,
+        kind: match gpu::is_of_type(processor, "GPU") {
+            true => DeviceKind::Gpu,
+            false => DeviceKind::Processor,
         },
         ports: walk.member_paths(ports).await.len(),
     });

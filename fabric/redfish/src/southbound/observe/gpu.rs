@@ -5,6 +5,7 @@ use super::walk::Walk;
 use super::words;
 use crate::southbound::{links, quirks};
 use futures_util::future::join_all;
+use poolwright_model::fault::FaultKind;
 use poolwright_model::topology::{Health, Partition, PciFunction, PciIds};
 use poolwright_model::units::{Bytes, LinkWidth};
 use poolwright_redfish_model as redfish;
@@ -45,6 +46,8 @@ pub(crate) struct GpuSeen {
     pub(crate) locator: Option<LightSeen>,
     /// Switch ports that its device names.
     pub(crate) ports: Vec<String>,
+    /// Its PCIe device.
+    pub(crate) device: Option<String>,
     /// Addresses of resources that have more to say.
     links: MoreLinks,
 }
@@ -69,9 +72,7 @@ struct MoreLinks {
 impl GpuSeen {
     /// `None` unless it is a GPU, and there.
     pub(crate) fn of_processor(path: &str, owner: Owner, processor: &redfish::Processor) -> Option<Self> {
-        if processor.processor_type != Some(redfish::ProcessorType::GPU)
-            || words::is_absent(processor.status.as_deref())
-        {
+        if !is_of_type(processor, "GPU") || words::is_absent(processor.status.as_deref()) {
             return None;
         }
         let links = processor.links.as_deref();
@@ -81,6 +82,7 @@ impl GpuSeen {
             .as_deref()
             .and_then(|i| i.pcie.as_deref());
         let vendor = words::said(processor.manufacturer.as_deref());
+        let device = links::to(links.and_then(|l| l.pcie_device.as_ref())).map(str::to_owned);
         Some(Self {
             path: path.to_owned(),
             owner,
@@ -95,6 +97,7 @@ impl GpuSeen {
             link: words::link_width(pcie),
             health: words::health(processor.status.as_deref()),
             firmware: words::said(processor.firmware_version.as_deref()),
+            device: device.clone(),
             locator: words::lit(processor.location_indicator_active, &processor.extra).map(|lit| LightSeen {
                 path: path.to_owned(),
                 lit,
@@ -102,7 +105,7 @@ impl GpuSeen {
             }),
             links: MoreLinks {
                 memory: links::all(links.and_then(|l| l.memory.as_ref())),
-                device: links::to(links.and_then(|l| l.pcie_device.as_ref())).map(str::to_owned),
+                device,
                 functions: links::all(links.and_then(|l| l.pcie_functions.as_ref())),
                 slices: links::to(processor.sub_processors.as_ref()).map(str::to_owned),
             },
@@ -125,6 +128,7 @@ impl GpuSeen {
     /// Adds what its PCIe device says. The processor's own word counts more.
     pub(crate) fn take_device(&mut self, device: &DeviceSeen) {
         self.aliases.push(device.path.clone());
+        self.device.get_or_insert_with(|| device.path.clone());
         self.vendor = self.vendor.take().or_else(|| device.vendor.clone());
         self.model = self.model.take().or_else(|| device.model.clone());
         self.serial = self.serial.take().or_else(|| device.serial.clone());
@@ -168,14 +172,76 @@ impl GpuSeen {
         self.path == path || self.aliases.iter().any(|alias| alias == path)
     }
 
-    /// Whether it and another sighting have a UUID or a serial number in common.
-    pub(crate) fn is_same_as(&self, other: &Self) -> bool {
-        let same = |a: &Option<String>, b: &Option<String>| {
-            a.as_deref()
-                .zip(b.as_deref())
-                .is_some_and(|(a, b)| a.eq_ignore_ascii_case(b))
-        };
-        same(&self.uuid, &other.uuid) || same(&self.serial, &other.serial)
+    pub(crate) fn has_uuid_of(&self, other: &Self) -> bool {
+        are_same(&self.uuid, &other.uuid) == Some(true)
+    }
+
+    /// Whether both are on one PCIe device and their UUIDs don't differ.
+    pub(crate) fn is_on_device_of(&self, other: &Self) -> bool {
+        are_same(&self.device, &other.device) == Some(true) && self.may_be(other)
+    }
+
+    /// Whether both have one serial number and their UUIDs don't differ.
+    pub(crate) fn has_serial_of(&self, other: &Self) -> bool {
+        are_same(&self.serial, &other.serial) == Some(true) && self.may_be(other)
+    }
+
+    /// Whether both have one serial number and different UUIDs: it is the serial number of their board.
+    pub(crate) fn is_on_board_of(&self, other: &Self) -> bool {
+        are_same(&self.serial, &other.serial) == Some(true) && !self.may_be(other)
+    }
+
+    fn may_be(&self, other: &Self) -> bool {
+        are_same(&self.uuid, &other.uuid) != Some(false)
+    }
+
+    /// Adds another sighting of the same GPU.
+    pub(crate) fn take_sighting(&mut self, other: Self) {
+        self.uuid = self.uuid.take().or(other.uuid);
+        self.serial = self.serial.take().or(other.serial);
+        self.vendor = self.vendor.take().or(other.vendor);
+        self.model = self.model.take().or(other.model);
+        self.pci_ids = self.pci_ids.take().or(other.pci_ids);
+        self.memory = self.memory.take().or(other.memory);
+        self.aliases.push(other.path);
+        self.aliases.extend(other.aliases);
+    }
+}
+
+/// `None` if one of the two is unknown.
+fn are_same(one: &Option<String>, other: &Option<String>) -> Option<bool> {
+    Some(one.as_deref()?.eq_ignore_ascii_case(other.as_deref()?))
+}
+
+/// Some services write the type in lower case.
+pub(crate) fn is_of_type(processor: &redfish::Processor, wanted: &str) -> bool {
+    let kind = processor.processor_type.as_ref();
+    kind.is_some_and(|kind| kind.as_str().eq_ignore_ascii_case(wanted))
+}
+
+/// Reports processors of type Accelerator whose names say GPU: they are not listed as GPUs.
+pub(crate) fn note_accelerators(
+    walk: &Walk<'_>,
+    collection: &str,
+    processors: &[(String, redfish::Processor)],
+) {
+    let named = |processor: &redfish::Processor| {
+        let texts = [&processor.manufacturer, &processor.model, &processor.name];
+        let texts: Vec<&str> = texts.into_iter().flatten().map(String::as_str).collect();
+        let there = is_of_type(processor, "Accelerator") && !words::is_absent(processor.status.as_deref());
+        (there && device::calls_itself_gpu(&texts.join(" "))).then(|| texts.join(" "))
+    };
+    let found: Vec<String> = processors
+        .iter()
+        .filter_map(|(_, processor)| named(processor))
+        .collect();
+    if let Some(first) = found.first() {
+        let message = format!(
+            "{} processors are of type Accelerator and may be GPUs, such as {first}; only processors of type GPU are \
+             listed: look for newer firmware, or ask the vendor for the type GPU",
+            found.len()
+        );
+        walk.fault(collection, FaultKind::Incomplete, message);
     }
 }
 
@@ -304,6 +370,7 @@ mod tests {
     #[test]
     fn only_gpus_that_are_there_count() {
         assert!(gpu(json!({"ProcessorType": "GPU"})).is_some());
+        assert!(gpu(json!({"ProcessorType": "gpu"})).is_some());
         assert!(gpu(json!({"ProcessorType": "CPU"})).is_none());
         assert!(gpu(json!({"ProcessorType": "GPU", "Status": {"State": "Absent"}})).is_none());
     }

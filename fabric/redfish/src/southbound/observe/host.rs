@@ -7,7 +7,7 @@ use super::Seen;
 use super::chassis;
 use super::fabrics::{EndpointSeen, FabricSeen};
 use super::ports::{PortIndex, device_ports};
-use super::systems::SystemSeen;
+use super::systems::{self, SystemSeen};
 use super::walk::Findings;
 use crate::southbound::links;
 use poolwright_model::control::{ControlPoint, ControlStyle};
@@ -62,13 +62,23 @@ impl Hosts {
         self.ports.get(path)
     }
 
+    /// Whether a system is not listed as a host.
+    pub(crate) fn leaves_out_any(&self, systems: &[SystemSeen]) -> bool {
+        systems
+            .iter()
+            .any(|system| !self.by_system.contains_key(&system.path))
+    }
+
     /// The host that is a system. What a baseboard sees belongs to the only server that there is.
     pub(crate) fn of_system(&self, path: &str) -> Option<&HostId> {
         self.by_system.get(path).or(self.only.as_ref())
     }
 
     fn add_servers(&mut self, endpoint: &ControlEndpointId, seen: &Seen) {
-        let any_boots = seen.systems.iter().any(|system| system.boots);
+        // The controller of a baseboard may go by the UUID of a GPU on it.
+        let gpus = seen.gpus.iter().filter_map(|gpu| gpu.uuid.as_deref());
+        let gpus: BTreeSet<&str> = gpus.map(|uuid| uuid.trim_start_matches("GPU-")).collect();
+        let is_no_gpu = |system: &&SystemSeen| system.uuid.as_deref().is_none_or(|uuid| !gpus.contains(uuid));
         let in_block = |system: &SystemSeen| {
             let blocks = seen
                 .composition
@@ -78,10 +88,8 @@ impl Hosts {
                 block.contains.contains(&system.path) || block.composed_into.contains(&system.path)
             })
         };
-        let mut servers: Vec<(&SystemSeen, bool)> = seen
-            .systems
-            .iter()
-            .filter(|system| system.boots || !any_boots)
+        let mut servers: Vec<(&SystemSeen, bool)> = systems::servers(seen.systems.iter().filter(is_no_gpu))
+            .into_iter()
             .map(|system| (system, !system.composed && !in_block(system)))
             .collect();
         // What is composed comes last: it is the host that is there already, by another way to show it.
@@ -101,6 +109,7 @@ impl Hosts {
                 id,
                 name: system.name.clone(),
                 power_state: system.power,
+                power_restore_policy: system.power_restore_policy,
                 ports: Vec::new(),
                 uuid: system.uuid.clone(),
                 serial: system.serial.clone(),
@@ -302,6 +311,7 @@ impl Hosts {
             id: id.clone(),
             name: name.to_owned(),
             power_state: PowerState::Unknown,
+            power_restore_policy: None,
             ports: Vec::new(),
             uuid,
             serial: None,

@@ -23,8 +23,7 @@ use std::collections::{BTreeMap, BTreeSet};
 pub(crate) fn topology(endpoint: &ControlEndpointId, seen: &Seen, findings: &mut Findings) -> Topology {
     let index = PortIndex::new(&seen.fabrics);
     let hosts = Hosts::of(endpoint, seen, &index, findings);
-    let boots = seen.systems.iter().filter(|system| system.boots).count();
-    if boots > 0 && boots < seen.systems.len() {
+    if hosts.leaves_out_any(&seen.systems) {
         findings.quirk(quirks::BASEBOARD_AS_SYSTEM);
     }
     let join = Join {
@@ -69,27 +68,51 @@ fn device_ports(endpoint: &ControlEndpointId, seen: &DevicePortsSeen) -> DeviceP
     }
 }
 
-/// One sighting for each GPU. What a system sees of a GPU that a chassis or block shows too is that GPU. Two
-/// that sit in chassis and claim one name stay two: that is a conflict, and for others to tell.
+/// Joins the sightings of each GPU. A GPU of a resource block is the GPU of a chassis on the same PCIe device. A GPU of a
+/// system is the GPU of a chassis or block that [`same_gpu`] finds. Two GPUs in chassis with one UUID or serial number stay
+/// two: the inventory reports the conflict.
 fn one_each(gpus: &[GpuSeen]) -> Vec<GpuSeen> {
-    let (seen_by_systems, there): (Vec<_>, Vec<_>) = gpus
-        .iter()
-        .cloned()
-        .partition(|gpu| matches!(gpu.owner, Owner::System(_)));
-    let mut result = there;
+    let of = |owned: fn(&Owner) -> bool| gpus.iter().filter(move |gpu| owned(&gpu.owner)).cloned();
+    let mut result: Vec<GpuSeen> = of(|owner| *owner == Owner::Chassis).collect();
+    let in_blocks: Vec<GpuSeen> = of(|owner| *owner == Owner::Block).collect();
+    let in_chassis = result.len();
+    for gpu in &in_blocks {
+        let alone = only(&in_blocks, |other| other.is_on_device_of(gpu)).is_some();
+        let twin = only(&result[..in_chassis], |other| other.is_on_device_of(gpu));
+        match twin.filter(|_| alone) {
+            Some(twin) => result[twin].take_sighting(gpu.clone()),
+            None => result.push(gpu.clone()),
+        }
+    }
     let in_place = result.len();
-    for gpu in seen_by_systems {
-        match result[..in_place].iter_mut().find(|other| other.is_same_as(&gpu)) {
-            Some(other) => {
-                other.uuid = other.uuid.take().or(gpu.uuid);
-                other.memory = other.memory.take().or(gpu.memory);
-                other.aliases.push(gpu.path);
-                other.aliases.extend(gpu.aliases);
-            }
+    for gpu in of(|owner| matches!(owner, Owner::System(_))) {
+        match same_gpu(&result[..in_place], &gpu, gpus) {
+            Some(same) => result[same].take_sighting(gpu),
             None => result.push(gpu),
         }
     }
     result
+}
+
+/// Finds the GPU of a system among those in place: by UUID, else by PCIe device, else by serial number, unless that is the
+/// serial number of a board.
+fn same_gpu(there: &[GpuSeen], gpu: &GpuSeen, all: &[GpuSeen]) -> Option<usize> {
+    let is_of_a_board = all.iter().any(|other| other.is_on_board_of(gpu));
+    [
+        GpuSeen::has_uuid_of,
+        GpuSeen::is_on_device_of,
+        GpuSeen::has_serial_of,
+    ]
+    .into_iter()
+    .take(if is_of_a_board { 2 } else { 3 })
+    .find_map(|is_same| only(there, |other| is_same(other, gpu)))
+}
+
+/// The only GPU that fits; `None` if several do.
+fn only(gpus: &[GpuSeen], fits: impl Fn(&GpuSeen) -> bool) -> Option<usize> {
+    let mut fitting = gpus.iter().enumerate().filter(|(_, gpu)| fits(gpu));
+    let (at, _) = fitting.next()?;
+    fitting.next().is_none().then_some(at)
 }
 
 struct Join<'a> {

@@ -74,6 +74,7 @@ impl PortIndex {
 pub(crate) fn switches(fabric: &FabricSeen) -> impl Iterator<Item = Switch> {
     fabric.switches.iter().map(|switch| Switch {
         id: switch.id.clone(),
+        name: switch.name.clone(),
         fabric: fabric.id.clone(),
         model: switch.model.clone(),
         chassis: switch.chassis.as_deref().map(chassis::id),
@@ -185,6 +186,7 @@ mod tests {
         let switch = |name: &str, port| SwitchSeen {
             path: format!("/{name}"),
             id: SwitchId::from_lossy(name),
+            name: None,
             model: None,
             chassis: None,
             ports: vec![port],

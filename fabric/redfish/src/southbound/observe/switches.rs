@@ -14,6 +14,7 @@ use poolwright_redfish_model as redfish;
 pub(crate) struct SwitchSeen {
     pub(crate) path: String,
     pub(crate) id: SwitchId,
+    pub(crate) name: Option<String>,
     pub(crate) model: Option<String>,
     pub(crate) chassis: Option<String>,
     pub(crate) ports: Vec<PortSeen>,
@@ -56,6 +57,7 @@ pub(crate) async fn read_switches(walk: &Walk<'_>, link: Option<&redfish::Ref>) 
         seen.push(SwitchSeen {
             path: path.clone(),
             id: SwitchId::from_lossy(id),
+            name: words::said(switch.name.as_deref()),
             model: words::said(switch.model.as_deref()),
             chassis: links::to(chassis).map(str::to_owned),
             ports: ports

@@ -1,13 +1,14 @@
 //! Computer systems, and the GPUs that they see.
 
-use super::gpu::{GpuSeen, Owner};
+use super::gpu::{self, GpuSeen, Owner};
 use super::walk::Walk;
 use super::{Devices, device_ports, words};
 use crate::southbound::links;
 use futures_util::future::join_all;
 use poolwright_model::fault::FaultKind;
-use poolwright_model::topology::PowerState;
+use poolwright_model::topology::{PowerRestorePolicy, PowerState};
 use poolwright_redfish_model as redfish;
+use poolwright_redfish_model::object::{Node, Object as _};
 
 /// A ComputerSystem: a server, or what a service shows as one.
 #[derive(Debug, Clone, Default)]
@@ -18,8 +19,11 @@ pub(crate) struct SystemSeen {
     pub(crate) serial: Option<String>,
     pub(crate) model: Option<String>,
     pub(crate) power: PowerState,
+    pub(crate) power_restore_policy: Option<PowerRestorePolicy>,
     /// Whether it boots: has a BIOS, a boot configuration, a host name. A baseboard has none of these.
     pub(crate) boots: bool,
+    /// Whether it is a part of a server: the controller of a baseboard or of storage, or a DPU.
+    pub(crate) is_part: bool,
     /// Whether it was made of resource blocks.
     pub(crate) composed: bool,
     pub(crate) chassis: Vec<String>,
@@ -40,6 +44,15 @@ pub(crate) async fn read(walk: &Walk<'_>, root: &redfish::ServiceRoot) -> (Vec<S
     (systems, devices.into_iter().collect())
 }
 
+/// The servers: all systems that boot and are no part of a server, or all that are no part if none boots.
+pub(crate) fn servers<'a>(systems: impl Iterator<Item = &'a SystemSeen>) -> Vec<&'a SystemSeen> {
+    let mut servers: Vec<&SystemSeen> = systems.filter(|system| !system.is_part).collect();
+    if servers.iter().any(|system| system.boots) {
+        servers.retain(|system| system.boots);
+    }
+    servers
+}
+
 /// All systems, without looking into them.
 pub(crate) async fn read_systems(walk: &Walk<'_>, root: &redfish::ServiceRoot) -> Vec<SystemSeen> {
     let Some(collection) = links::to(root.systems.as_ref()) else {
@@ -53,7 +66,7 @@ pub(crate) async fn read_systems(walk: &Walk<'_>, root: &redfish::ServiceRoot) -
 }
 
 async fn devices_of(walk: &Walk<'_>, system: &SystemSeen) -> Devices {
-    let is_server = system.boots && !system.composed;
+    let is_server = system.boots && !system.composed && !system.is_part;
     let parts = system.parts.iter().filter(|_| is_server);
     let check = join_all(parts.map(|path| walk.check(path)));
     let Some(collection) = &system.processors else {
@@ -66,6 +79,7 @@ async fn devices_of(walk: &Walk<'_>, system: &SystemSeen) -> Devices {
     };
     let processors = async {
         let read = walk.members::<redfish::Processor>(collection).await.read;
+        gpu::note_accelerators(walk, collection, &read);
         let ports = device_ports::of_processors(walk, &read).await;
         (read, ports)
     };
@@ -97,8 +111,9 @@ impl SystemSeen {
         let boots = host_name.is_some()
             || system.bios.is_some()
             || words::said(system.bios_version.as_deref()).is_some()
-            || system.boot.is_some()
+            || system.boot.as_deref().is_some_and(says_something)
             || system.boot_progress.is_some();
+        let only_allows = !boots && system.boot.as_deref().is_some_and(lists_allowable_values);
         Self {
             path: path.to_owned(),
             name: host_name
@@ -109,7 +124,9 @@ impl SystemSeen {
             serial,
             model,
             power: words::power(system.power_state.as_ref()),
+            power_restore_policy: words::power_restore_policy(system.power_restore_policy.as_ref()),
             boots,
+            is_part: only_allows || is_device(system),
             composed: composed_type || blocks,
             chassis: links::all(links.and_then(|l| l.chassis.as_ref())),
             devices: links::all(system.pcie_devices.as_ref()),
@@ -123,6 +140,34 @@ impl SystemSeen {
     }
 }
 
+fn says_something(boot: &redfish::ComputerSystemBoot) -> bool {
+    let mut slots = (0..).map_while(|index| boot.slot(index));
+    slots.any(|slot| !matches!(slot.node(), Node::Absent))
+}
+
+fn lists_allowable_values(boot: &redfish::ComputerSystemBoot) -> bool {
+    let mut others = boot.extra.iter();
+    others.any(|(name, _)| name.ends_with("@Redfish.AllowableValues"))
+}
+
+/// Whether it is a computer inside a server: a DPU, which has processors of its own, or a controller of storage.
+fn is_device(system: &redfish::ComputerSystem) -> bool {
+    use redfish::{ComputerSystemHostingRole as Role, ComputerSystemSystemType as Kind};
+    let texts = [&system.model, &system.name, &system.id].into_iter().flatten();
+    let texts: Vec<String> = texts.map(|text| text.to_ascii_lowercase()).collect();
+    let calls_itself = |word: &str| texts.iter().any(|text| text.contains(word));
+    if system.system_type == Some(Kind::DPU) || calls_itself("bluefield") {
+        return true;
+    }
+    let summary = system.processor_summary.as_deref();
+    let has_processors = summary.and_then(|summary| summary.count).unwrap_or(0) > 0;
+    let stores =
+        |roles: &Vec<Role>| !roles.is_empty() && roles.iter().all(|role| *role == Role::StorageServer);
+    let is_named = words::said(system.host_name.as_deref()).is_some();
+    let controls = !is_named && (calls_itself("raid") || calls_itself("storage controller"));
+    !has_processors && (controls || system.hosting_roles.as_ref().is_some_and(stores))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -130,6 +175,16 @@ mod tests {
 
     fn system(json: serde_json::Value) -> SystemSeen {
         SystemSeen::of("/redfish/v1/Systems/1", &serde_json::from_value(json).unwrap())
+    }
+
+    #[test]
+    fn the_power_restore_policy_is_what_the_service_says_and_else_unknown() {
+        let policy =
+            |said: serde_json::Value| system(json!({ "PowerRestorePolicy": said })).power_restore_policy;
+        assert_eq!(policy(json!("AlwaysOff")), Some(PowerRestorePolicy::AlwaysOff));
+        assert_eq!(policy(json!("LastState")), Some(PowerRestorePolicy::LastState));
+        assert_eq!(policy(json!("Sometimes")), None);
+        assert_eq!(system(json!({})).power_restore_policy, None);
     }
 
     #[test]
@@ -145,5 +200,32 @@ mod tests {
     fn a_baseboard_does_not_boot() {
         assert!(!system(json!({"Name": "HGX_Baseboard_0", "PowerState": "On"})).boots);
         assert!(system(json!({"Boot": {"BootSourceOverrideEnabled": "Disabled"}})).boots);
+    }
+
+    #[test]
+    fn a_controller_or_a_dpu_is_a_part_of_a_server() {
+        for part in [
+            json!({"Name": "HGX_Baseboard_0", "Boot": {"BootSourceOverrideEnabled": null,
+                "BootSourceOverrideTarget@Redfish.AllowableValues": ["None", "Pxe"]}}),
+            json!({"SystemType": "DPU", "HostName": "dpu-1", "BiosVersion": "4.5"}),
+            json!({"Id": "Bluefield", "BiosVersion": "4.5", "ProcessorSummary": {"Count": 1}}),
+            json!({"Name": "MegaRAID 9560-8i", "BiosVersion": "7.19"}),
+            json!({"HostingRoles": ["StorageServer"], "HostName": "array-1"}),
+        ] {
+            assert!(system(part.clone()).is_part, "{part}");
+        }
+        for server in [
+            json!({"Name": "System"}),
+            json!({"Boot": {}}),
+            json!({"Boot": {"BootSourceOverrideTarget": "None",
+                "BootSourceOverrideTarget@Redfish.AllowableValues": ["None", "Pxe"]}}),
+            json!({"HostName": "web-1",
+                "Boot": {"BootSourceOverrideTarget@Redfish.AllowableValues": ["None", "Pxe"]}}),
+            json!({"Name": "Server with RAID", "ProcessorSummary": {"Count": 2}}),
+            json!({"Name": "System of raid-1", "HostName": "raid-1"}),
+            json!({"HostingRoles": ["StorageServer"], "ProcessorSummary": {"Count": 2}}),
+        ] {
+            assert!(!system(server.clone()).is_part, "{server}");
+        }
     }
 }

@@ -191,6 +191,9 @@ impl<'a> Walk<'a> {
         if self.client.expand_is_a_lie() {
             self.quirk(quirks::EXPAND_NOT_HONOURED);
         }
+        if self.client.refuses_its_etags() {
+            self.quirk(quirks::ETAG_REFUSED);
+        }
         self.findings.into_inner().unwrap_or_else(PoisonError::into_inner)
     }
 

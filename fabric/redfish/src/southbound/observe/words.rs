@@ -1,6 +1,6 @@
 //! What services write in many ways, in one: identities, PCI ids, link widths, states.
 
-use poolwright_model::topology::{Health, PciIds, PowerState};
+use poolwright_model::topology::{Health, PciIds, PowerRestorePolicy, PowerState};
 use poolwright_model::units::{Lanes, LinkWidth, PcieGeneration};
 use poolwright_redfish_model as redfish;
 
@@ -122,6 +122,18 @@ pub(crate) fn power(state: Option<&redfish::PowerState>) -> PowerState {
         Some(redfish::PowerState::PoweringOn) => PowerState::PoweringOn,
         Some(redfish::PowerState::PoweringOff) => PowerState::PoweringOff,
         _ => PowerState::Unknown,
+    }
+}
+
+pub(crate) fn power_restore_policy(
+    policy: Option<&redfish::ComputerSystemPowerRestorePolicyTypes>,
+) -> Option<PowerRestorePolicy> {
+    use redfish::ComputerSystemPowerRestorePolicyTypes as Told;
+    match policy? {
+        Told::AlwaysOn => Some(PowerRestorePolicy::AlwaysOn),
+        Told::AlwaysOff => Some(PowerRestorePolicy::AlwaysOff),
+        Told::LastState => Some(PowerRestorePolicy::LastState),
+        _ => None,
     }
 }
 

@@ -1,0 +1,165 @@
+//! Commands that detach GPUs show them, ask for confirmation, obey a limit, and log unchecked use.
+
+use crate::support::{Manager, Rack};
+use serde_json::Value;
+
+/// Fault 79: a plan detaches GPUs.
+#[tokio::test]
+async fn a_plan_that_detaches_gpus_is_shown_confirmed_and_limited() {
+    let folder = tempfile::tempdir().unwrap();
+    let manager = Manager::start(folder.path(), &["--rack", "small"]).await;
+    let file = folder.path().join("plan.json");
+    let file = file.to_str().unwrap();
+    for line in ["compose --gpus 2 --name chat", "compose --gpus 4 --name web"] {
+        manager.run(line).await.expect(0, &["completed"]);
+    }
+    // The demand shrinks: the next plan detaches its surplus.
+    let wanted = folder.path().join("wanted.toml");
+    std::fs::write(&wanted, "[[demands]]\nid = \"web\"\ngpus = 2\n").unwrap();
+    let declare = format!("apply -f {}", wanted.display());
+    manager.run(&declare).await.expect(0, &["kept"]);
+    manager.run(&format!("plan --out {file}")).await.expect(0, &[]);
+    let shown = "2 GPUs to detach: 2 from host-1 (demand web)";
+    let unchecked = "use NOT checked: no agent on host-1";
+
+    let steps = manager.run(&format!("apply {file} --dry-run")).await;
+    steps.expect(
+        0,
+        &[
+            shown,
+            unchecked,
+            "unbind ",
+            "(skipped: no agent on host-1, use not checked)",
+            "dry run: nothing was done",
+        ],
+    );
+    manager
+        .run(&format!("apply {file}"))
+        .await
+        .refused(2, &[shown, unchecked, "not a terminal", "--yes"]);
+    manager
+        .run(&format!("apply {file} --yes --max-detach 1"))
+        .await
+        .refused(5, &["would detach 2 GPUs", "--max-detach"]);
+    let held = manager
+        .run("get compositions -o json")
+        .await
+        .expect(0, &[])
+        .json();
+    let held = held.as_array().unwrap().iter();
+    let gpus: usize = held.map(|c| c["held"].as_array().unwrap().len()).sum();
+    assert_eq!(gpus, 6, "nothing was detached");
+    manager
+        .run(&format!("apply {file} --yes --max-detach 2"))
+        .await
+        .expect(0, &[shown, unchecked, "completed"]);
+    manager
+        .run(&format!("apply {file} --dry-run"))
+        .await
+        .refused(6, &["no longer fits"]);
+    // A plan that detaches nothing needs no confirmation.
+    manager.run("demand add more --gpus 1").await.expect(0, &[]);
+    manager.run(&format!("plan --out {file}")).await.expect(0, &[]);
+    manager
+        .run(&format!("apply {file}"))
+        .await
+        .expect(0, &["completed"]);
+}
+
+/// Fault 79: a release detaches GPUs.
+#[tokio::test]
+async fn a_release_shows_what_it_detaches_and_is_limited() {
+    let folder = tempfile::tempdir().unwrap();
+    let manager = Manager::start(folder.path(), &["--rack", "small"]).await;
+    manager
+        .run("compose --gpus 3 --name chat")
+        .await
+        .expect(0, &["completed"]);
+    let shown = "3 GPUs to detach: 3 from host-1 (demand chat)";
+    manager
+        .run("release chat --dry-run")
+        .await
+        .expect(0, &[shown, "use NOT checked", "unbind "]);
+    manager
+        .run("release chat --dry-run --max-detach 2")
+        .await
+        .refused(5, &["3 GPUs would be detached", "--max-detach allows 2"]);
+    manager
+        .run("release chat --yes --max-detach 2")
+        .await
+        .refused(5, &["would detach 3 GPUs"]);
+    let released = manager.run("release chat --yes --max-detach 3").await;
+    let released = released.expect(0, &[shown, "use NOT checked: no agent on host-1"]);
+    // Equal answers for the GPUs of a host share a line.
+    let unchecked = released
+        .err
+        .lines()
+        .filter(|line| line.contains("3 GPUs on host-1: use not checked"));
+    assert_eq!(unchecked.count(), 1, "{released:?}");
+}
+
+fn operation(change: &Value) -> &str {
+    change["operation"]["id"].as_str().unwrap()
+}
+
+/// Fault 80: each command that takes a key is repeated with it.
+#[tokio::test]
+async fn every_change_replays_its_result_for_its_key() {
+    let folder = tempfile::tempdir().unwrap();
+    let manager = Manager::start(folder.path(), &["--rack", "small"]).await;
+    let twice = async |line: &str| {
+        let first = manager.run(line).await.expect(0, &[]).json();
+        let again = manager
+            .run(line)
+            .await
+            .expect(0, &["already done by operation"])
+            .json();
+        assert_eq!(operation(&again), operation(&first), "{line}");
+        first
+    };
+    // The key determines the generated name.
+    let composed = twice("compose --gpus 2 --key compose-1 -o json").await;
+    let demand = composed["plan"]["composes"][0]["demand"].as_str().unwrap();
+    twice(&format!("release {demand} --yes --key release-1 -o json")).await;
+    let gpus = manager.run("get gpus -o json").await.expect(0, &[]).json();
+    let gpu = gpus[0]["id"].as_str().unwrap();
+    let attach = format!("attach {gpu} --host host-1");
+    let attached = twice(&format!("{attach} --key attach-1 -o json")).await;
+    let composition = attached["plan"]["composes"][0]["id"].as_str().unwrap();
+    twice(&format!("release {composition} --yes --key release-2 -o json")).await;
+    manager.run(&attach).await.expect(0, &[]);
+    let detached = twice(&format!("detach {gpu} --yes --key detach-1 -o json")).await;
+    let undo = format!("ops undo {} --yes --key undo-1 -o json", operation(&detached));
+    twice(&undo).await;
+    // The key belongs to the release of another name.
+    manager
+        .run("release no-such --yes --key release-1")
+        .await
+        .refused(3, &["no-such"]);
+    manager
+        .run(&format!("apply -f {} --serve --key x", folder.path().display()))
+        .await
+        .refused(2, &["--key"]);
+}
+
+/// Fault 81: one line for each host of an operation, and not one for each GPU.
+#[tokio::test]
+async fn unchecked_use_is_logged_once_for_each_host_of_an_operation() {
+    let rack = Rack::start("small").await;
+    let folder = tempfile::tempdir().unwrap();
+    let log = folder.path().join("log");
+    let manager = Manager::start_logging(folder.path(), &log).await;
+    manager.adopt(&rack).await;
+    manager
+        .run("compose --gpus 3 --name web")
+        .await
+        .expect(0, &["completed"]);
+    manager.run("release web --yes").await.expect(0, &["completed"]);
+    let log = std::fs::read_to_string(&log).unwrap();
+    let unchecked: Vec<&str> = log
+        .lines()
+        .filter(|line| line.contains("use not checked"))
+        .collect();
+    assert_eq!(unchecked.len(), 1, "{unchecked:?}");
+    assert!(unchecked[0].contains("gpus=3"), "{unchecked:?}");
+}
