@@ -132,7 +132,7 @@ fn detached(id: &OperationId) -> Failure {
         format!("no longer waiting; operation {id} goes on"),
     )
     .with_hint(format!(
-        "stop it and undo what it did: poolwright ops cancel {id}; wait for it again: poolwright ops wait {id}"
+        "cancel it and undo its steps: poolwright ops cancel {id}; wait for it again: poolwright ops wait {id}"
     ))
 }
 

@@ -1,5 +1,5 @@
-//! What we know: a snapshot with its faults, and the identity of a GPU across its names. Pure: `poolwright-collector` asks
-//! the drivers.
+//! The state of the pool: a snapshot with its faults, and the identity of a GPU across its names. Pure:
+//! `poolwright-collector` asks the drivers.
 //!
 //! The way through: views of single endpoints ([`View`]) → [`merge`] joins what is one thing under several
 //! names, keeps the ids of the last snapshot, matches hardware profiles and judges what is composable →

@@ -128,7 +128,7 @@ async fn identified(driver: &RedfishDriver, at: &ControlPoint, gpu: &Gpu) -> Mat
     compare(&[GpuIdentity::of(gpu)], &found)
 }
 
-/// Fault 72: what an address shows is read from the service each time.
+/// Fault 72: the GPU at an address is read from the service each time.
 #[tokio::test]
 async fn a_box_that_renumbers_its_gpus_shows_another_one_at_the_address() {
     for rack in ["zones", "connections", "blocks"] {

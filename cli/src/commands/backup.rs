@@ -63,7 +63,7 @@ pub fn backup(args: &BackupArgs) -> Outcome {
     ));
     say(&format!(
         "hint: keep {} too, and apart from it: what is sealed in the copy, such as the passwords of endpoints, can't be opened without",
-        args.data_dir.join("secret-key").display()
+        args.data_dir.join(wire_up::SECRET_KEY).display()
     ));
     Ok(ExitCode::Ok)
 }

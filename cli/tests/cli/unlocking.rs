@@ -34,8 +34,8 @@ async fn an_account_is_unlocked_on_the_managers_machine_while_the_manager_runs()
     run(&unlock).await.expect(0, &["admin is unlocked"]);
     manager.run("account list").await.expect(0, &["admin"]);
 
-    let unknown = run(&format!("account unlock nobody --data-dir {dir}")).await;
-    unknown.refused(3, &["no account \"nobody\""]);
+    let unknown = run(&format!("account unlock unknown --data-dir {dir}")).await;
+    unknown.refused(3, &["no account \"unknown\""]);
     manager.server.terminate().await;
     run(&unlock).await.expect(0, &["admin is unlocked"]);
     let nowhere = run(&format!("account unlock admin --data-dir {dir}/none")).await;

@@ -221,16 +221,17 @@ async fn not_possible(cx: &Context, live: &Live, index: u32, reason: &str) -> Re
     let record = live.step(index)?;
     let host = &record.step.target.host;
     // One line for each host of an operation: the host gives the same answer for each of its GPUs.
-    let (first, gpus) = live.ask(|operation| {
+    let first_of = live.ask(|operation| {
         let is_unchecked = |other: &&StepRecord| {
             let of_host = other.step.verb == Verb::Drain && other.step.target.host == *host;
             of_host && (other.state == StepState::NotPossible || !other.state.is_through())
         };
-        let unchecked = || operation.steps.iter().filter(is_unchecked);
-        let gpus: usize = unchecked().map(|other| other.step.target.gpus.len()).sum();
-        (unchecked().map(|other| other.step.index).min(), gpus)
+        let mut unchecked = operation.steps.iter().filter(is_unchecked);
+        let first = unchecked.next().filter(|first| first.step.index == index)?;
+        let of = |record: &StepRecord| record.step.target.gpus.len();
+        Some(of(first) + unchecked.map(of).sum::<usize>())
     });
-    if first == Some(index) {
+    if let Some(gpus) = first_of {
         log::use_not_checked(host, gpus, reason);
     }
     let mut line = StepLine::new(index, StepState::NotPossible);

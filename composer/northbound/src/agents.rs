@@ -2,9 +2,9 @@
 //! Where clients see a certificate of the site's, agents believe the own authority all the same.
 
 use crate::request;
-use crate::tls::{self, Authority};
+use crate::tls::{self, Authority, DAY};
+use jiff::Timestamp;
 use jiff::tz::TimeZone;
-use jiff::{SignedDuration, Timestamp};
 use poolwright_service::agent::{self, GOOD_FOR, Identity, Signed};
 use poolwright_service::{ErrorCode, ServiceError};
 use rcgen::{CertificateParams, DnType, ExtendedKeyUsagePurpose, KeyPair, KeyUsagePurpose, PublicKeyData};
@@ -14,7 +14,6 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 /// The name that agents serve.
 const MANAGER: &str = "manager.poolwright";
-const DAY: SignedDuration = SignedDuration::from_hours(24);
 
 /// The manager's authority, whose certificate is renewed while the manager runs.
 #[derive(Clone)]
@@ -108,6 +107,7 @@ fn unmade(error: impl Display) -> ServiceError {
 mod tests {
     use super::*;
     use crate::validity;
+    use jiff::SignedDuration;
     use poolwright_service::agent::Authority as _;
     use rustls::pki_types::pem::PemObject;
     use rustls::pki_types::{CertificateDer, ServerName, UnixTime};

@@ -70,9 +70,10 @@ async fn renewed(
     now: Timestamp,
 ) -> Result<Authority, ServeError> {
     let read = |text: &str| {
-        let unreadable =
-            || ServiceError::new(ErrorCode::Internal, format!("the {NAME} in the store is none"));
-        Authority::from_pem(text).ok_or_else(unreadable)
+        Authority::from_pem(text).ok_or_else(|| {
+            let message = format!("the {NAME} in the store is damaged");
+            ServiceError::new(ErrorCode::Internal, message).with_hint("restore a backup of the database")
+        })
     };
     let authority = read(known)?;
     if !authority.is_due(now) {

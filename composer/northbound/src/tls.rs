@@ -4,8 +4,8 @@
 //! manager can read it. The authority's key is kept beside them, as closed as the server's, so that a manager that is
 //! to be known by another name needs no other authority; or it is one that managers share, and is not kept here.
 //!
-//! Invariant: an authority is made only where there is nothing of one. Its renewed certificate has the same name and key,
-//! so that clients that trust the old one go on.
+//! Invariant: a new authority is made only if neither a certificate nor a key of one exists. Its renewed certificate has
+//! the same name and key, so that clients that trust the old one go on.
 
 use crate::{holder, validity};
 use jiff::tz::TimeZone;
@@ -23,7 +23,7 @@ use std::net::IpAddr;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-const DAY: SignedDuration = SignedDuration::from_hours(24);
+pub(crate) const DAY: SignedDuration = SignedDuration::from_hours(24);
 const AUTHORITY: &str = "Poolwright manager CA";
 
 /// Validity of a certificate, and when it is renewed.
@@ -304,7 +304,7 @@ impl Certificates {
     }
 }
 
-/// Whether to renew a server's certificate. An administrator put one there that another authority signed.
+/// Whether to renew a server's certificate. One that another authority signed is the administrator's, and is left alone.
 fn is_due(path: &Path, text: &str, now: Timestamp) -> Result<bool, TlsError> {
     let damaged = |error| TlsError::damaged(path, error);
     PrivateKeyDer::from_pem_slice(text.as_bytes()).map_err(damaged)?;

@@ -129,7 +129,7 @@ async fn who_tries_tokens_is_shut_out_and_little_is_read_of_what_it_sends() {
     let (_, made) = door.ask("POST", "agent-tokens", Some("admin"), &json!({})).await;
     let (status, refused) = door.enrol(made["token"].as_str().unwrap()).await;
     assert_eq!(status, 503, "{refused}");
-    assert!(refused.to_string().contains("too many tokens"), "{refused}");
+    assert!(refused.to_string().contains("too many wrong tokens"), "{refused}");
     let audit = door.audit().await;
     assert!(audit.contains(r#""kind":"denied""#), "{audit}");
     door.running.stop().await;

@@ -288,7 +288,7 @@ async fn the_ids_of_a_stream_increase_also_for_a_client_that_was_away() {
     };
     assert!(
         missed.len() >= 3,
-        "{report} is before what was missed: {missed:?}"
+        "report {report} was sent before the missed events: {missed:?}"
     );
     let (last, _) = missed.last().unwrap().split_once('.').unwrap();
     assert!(

@@ -129,7 +129,7 @@ fn find<'t>(topology: &'t Topology, id: &GpuId) -> Option<&'t Gpu> {
     topology.gpus.get(at)
 }
 
-/// Where the endpoint showed these GPUs last that has them at this address: there, if it still shows them there.
+/// The address of these GPUs in the latest observation of their endpoint: the recorded address if they are still there.
 pub fn observed_address<'t>(
     gpus: &[GpuId],
     recorded: &ControlPoint,

@@ -55,7 +55,7 @@ struct InUse {
     /// None is taken into use any more.
     closed: bool,
     speakers: BTreeMap<HostId, ControlEndpointId>,
-    /// What endpoints showed last.
+    /// The last observation of all endpoints.
     observed: Option<Arc<Joined>>,
 }
 
@@ -169,7 +169,7 @@ impl Connections {
         self.inner.write(|all| all.speakers = speakers);
     }
 
-    /// Changes go to the addresses that endpoints showed last.
+    /// Sets the observation in which changes look up the current address of a unit.
     pub fn set_observed(&self, observed: Arc<Joined>) {
         self.inner.write(|all| all.observed = Some(observed));
     }

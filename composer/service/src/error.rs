@@ -125,8 +125,9 @@ impl From<StoreError> for ServiceError {
         };
         let told = Self::new(code, error.to_string());
         match error {
-            _ if is_damage => told
-                .with_hint("stop the manager and restore a backup: poolwright restore FILE --data-dir DIR"),
+            _ if is_damage => told.with_hint(
+                "stop the managers and restore a backup: poolwright restore FILE --data-dir DIR, or PostgreSQL's tools",
+            ),
             StoreError::Malformed { .. } => told.with_hint(
                 "was it written by a newer Poolwright? start that one again; poolwright doctor has more",
             ),

@@ -1,4 +1,4 @@
-//! Who uses a function: processes with one of its files open or mapped, what is mounted from it, what is built on it.
+//! The holders of a function: processes with one of its files open or mapped, mounts, and block devices built on it.
 //!
 //! The kernel refuses no detach of what is in use: a mounted NVMe goes, and its writer gets errors. So it has to be asked
 //! before. The answer is complete only if all processes can be read: each unreadable one is named, and a function is not
@@ -70,7 +70,7 @@ impl fmt::Display for Unreadable {
     }
 }
 
-/// Who uses a function, and how much of the answer is missing.
+/// The holders of a function, and the processes that could not be read.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Holders {
     pub holders: Vec<Holder>,
@@ -86,7 +86,7 @@ impl Holders {
         self.holders.is_empty() && self.unseen == 0
     }
 
-    fn could_not_read(&mut self, unreadable: Unreadable) {
+    fn add_unreadable(&mut self, unreadable: Unreadable) {
         self.unseen += usize::from(unreadable.may_hold);
         if self.unreadable.len() < MOST_NAMED {
             self.unreadable.push(unreadable);
@@ -98,7 +98,7 @@ impl Holders {
         let Some(gpu) = gpu else { return };
         let what = gpu.uuid.clone().unwrap_or_default();
         let Some(processes) = &gpu.processes else {
-            return self.could_not_read(Unreadable {
+            return self.add_unreadable(Unreadable {
                 pid: None,
                 by: "NVML".to_owned(),
                 why: format!("does not list the processes that use {what}"),
@@ -121,7 +121,7 @@ pub fn holders(root: &Path, functions: &[Address], gpu: Option<&NvmlGpu>) -> Hol
     let mut found = Holders::default();
     found.computing(root, gpu);
     for file in &nodes.unread {
-        found.could_not_read(Unreadable {
+        found.add_unreadable(Unreadable {
             pid: None,
             by: "NVIDIA driver".to_owned(),
             why: format!("{file} does not show the GPU's device node"),
@@ -150,7 +150,7 @@ pub fn holders(root: &Path, functions: &[Address], gpu: Option<&NvmlGpu>) -> Hol
             }
             // It has ended meanwhile.
             Err(error) if pid != INIT && is_gone(&error) => {}
-            Err(error) => found.could_not_read(Unreadable {
+            Err(error) => found.add_unreadable(Unreadable {
                 pid: Some(pid),
                 by: command(&place),
                 why: error.to_string(),
@@ -159,7 +159,7 @@ pub fn holders(root: &Path, functions: &[Address], gpu: Option<&NvmlGpu>) -> Hol
         }
     }
     if !init_is_listed {
-        found.could_not_read(Unreadable {
+        found.add_unreadable(Unreadable {
             pid: Some(INIT),
             by: "?".to_owned(),
             why: "not listed in /proc: procfs is missing, or hides processes (hidepid)".to_owned(),

@@ -3,13 +3,14 @@
 //! A node is known by its device number: a process may see it under another name, as in a container whose `--device`
 //! renames it, or after it was renamed or deleted.
 
+use crate::module::NVIDIA_DRIVER;
 use poolwright_pcie::Address;
 use rustix::fs::{AtFlags, CWD, FileType, StatxFlags, statx};
 use std::fs;
 use std::path::Path;
 
 /// The major number of NVIDIA's devices, where `/proc/devices` names none.
-const NVIDIA: u32 = 195;
+const NVIDIA_MAJOR: u32 = 195;
 
 /// The number of a device node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -95,7 +96,7 @@ impl Nodes {
         let driver = link(&device.join("driver"));
         match nvidia(root, function) {
             Some(node) => self.files.push(node),
-            None if driver.as_deref() == Some("nvidia") => {
+            None if driver.as_deref() == Some(NVIDIA_DRIVER) => {
                 self.unread.push(format!("/{}", information(function)))
             }
             None => {}
@@ -176,7 +177,7 @@ fn nvidia(root: &Path, function: Address) -> Option<Node> {
         path: format!("/dev/nvidia{minor}"),
         number: Some(Number {
             is_block: false,
-            major: nvidia_major(root).unwrap_or(NVIDIA),
+            major: nvidia_major(root).unwrap_or(NVIDIA_MAJOR),
             minor,
         }),
     })

@@ -37,7 +37,7 @@ pub struct Largest {
 pub struct Advice {
     #[serde(flatten)]
     pub check: Check,
-    /// What the host's administrator does about it; nothing where it is good.
+    /// The next step of the host's administrator; `None` if the check is good or does not apply.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub todo: Option<String>,
 }

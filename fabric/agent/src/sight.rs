@@ -4,6 +4,7 @@
 //! others, it is another GPU.
 
 use crate::wire::Target;
+use poolwright_model::identity::same_name;
 use poolwright_pcie::{Address, Function, Look, Machine, Nvml, NvmlGpu, NvmlState, Port, Slot};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -190,7 +191,7 @@ impl Device<'_> {
     /// two that look alike.
     pub fn named(&self, target: &Target) -> Named {
         let own = [self.uuid(), self.board_serial(), self.pcie_serial()];
-        let is_known = |name: &&str| target.known_as.iter().any(|known| bare(known) == bare(name));
+        let is_known = |name: &&str| target.known_as.iter().any(|known| same_name(known, name));
         if let Some(name) = own.into_iter().flatten().find(is_known) {
             return Named::Yes(name.to_owned());
         }
@@ -211,13 +212,6 @@ fn first(address: Address) -> Address {
         function: 0,
         ..address
     }
-}
-
-/// A name as it is compared.
-fn bare(name: &str) -> String {
-    let name = name.trim().to_ascii_lowercase();
-    let name = name.strip_prefix("gpu-").unwrap_or(&name);
-    name.replace('-', "")
 }
 
 fn is_uuid(name: &str) -> bool {

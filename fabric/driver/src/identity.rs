@@ -6,7 +6,7 @@ use poolwright_model::fault::FaultKind;
 use poolwright_model::identity::Match;
 use std::time::Duration;
 
-/// Reads which GPUs are at an address, and refuses if they are not those of this name: firmware may have renumbered them, or
+/// Reads the identities of the GPUs at an address, and refuses if they are other GPUs: firmware may have renumbered them, or
 /// a technician exchanged cards.
 pub async fn refuse_other_gpus(
     fabric: &dyn Fabric,
@@ -34,5 +34,5 @@ pub async fn refuse_other_gpus(
         format!("identity changed: {address} at {endpoint} is not {name} any more ({how}); nothing was sent");
     Err(DriverError::no_effect(message)
         .with_fault(FaultKind::Conflict)
-        .with_hint("ask again once the endpoint was discovered: poolwright discover"))
+        .with_hint("run poolwright discover, then try again"))
 }

@@ -1,6 +1,6 @@
-//! The identity of a GPU: the names that it keeps wherever it sits. An address at a management service is none: firmware
-//! renumbers its resources, and technicians exchange cards. So every write that takes a GPU from a host, or gives it to
-//! one, is preceded by a comparison of the GPU at the address with the intended GPU.
+//! The identity of a GPU: the names that it keeps wherever it sits. An address at a management service identifies no
+//! GPU: firmware renumbers its resources, and technicians exchange cards. So every write that takes a GPU from a host, or
+//! gives it to one, is preceded by a comparison of the GPU at the address with the intended GPU.
 
 use crate::topology::{Gpu, PciIds};
 use serde::{Deserialize, Serialize};
@@ -19,7 +19,7 @@ pub struct GpuIdentity {
     pub ids: Option<PciIds>,
 }
 
-/// Whether the GPUs at an address are those that are meant.
+/// Whether the GPUs at an address are the intended ones.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Match {
     /// Each is proven by a UUID or a serial number.
@@ -88,7 +88,7 @@ impl fmt::Display for GpuIdentity {
     }
 }
 
-/// Compares the GPUs that an address shows with those that are meant. The order means nothing.
+/// Compares the GPUs at an address with the intended ones, in any order.
 pub fn compare(expected: &[GpuIdentity], found: &[GpuIdentity]) -> Match {
     let stranger = |one: &GpuIdentity, others: &[GpuIdentity]| {
         !others.is_empty() && others.iter().all(|other| one.is_same(other) == Some(false))
@@ -114,9 +114,9 @@ fn names(name: &Option<String>) -> Option<String> {
     meaningful(name.as_deref()?).map(|name| bare_name(&name))
 }
 
-/// A name in lower case; `None` for what firmware writes when it has nothing to say.
-pub fn meaningful(text: &str) -> Option<String> {
-    const EMPTY: [&str; 12] = [
+/// Whether firmware writes this text for a missing value.
+pub fn is_placeholder(text: &str) -> bool {
+    const PLACEHOLDERS: [&str; 12] = [
         "n/a",
         "na",
         "none",
@@ -130,9 +130,14 @@ pub fn meaningful(text: &str) -> Option<String> {
         "system serial number",
         "xxxxxxxx",
     ];
+    PLACEHOLDERS.contains(&text.trim().to_ascii_lowercase().as_str())
+}
+
+/// A name in lower case; `None` for a placeholder.
+pub fn meaningful(text: &str) -> Option<String> {
     let text = text.trim().to_lowercase();
     let filler = |c: char| matches!(c, '0' | '-' | 'f' | 'x' | '.' | ':' | ' ');
-    let says_nothing = EMPTY.contains(&text.as_str()) || text.chars().all(filler);
+    let says_nothing = is_placeholder(&text) || text.chars().all(filler);
     (!says_nothing).then_some(text)
 }
 

@@ -106,7 +106,7 @@ pub struct Target {
 }
 
 impl Target {
-    /// Compares the GPUs that the address shows with those that are meant.
+    /// Compares the GPUs at the address with the intended ones.
     pub fn compare(&self, found: &[GpuIdentity]) -> Match {
         if !self.identities.is_empty() {
             return compare(&self.identities, found);

@@ -201,10 +201,7 @@ mod tests {
     #[test]
     fn a_mark_belongs_to_the_test_below_it() {
         let mark = "/// Some words.\n/// Fault 1: it breaks.\n/// Fault 3: and again.\n";
-        for attributes in [
-            "#[test]",
-            "#[tokio::test(start_paused = true)]\n#[ignore = \"slow\"]",
-        ] {
+        for attributes in ["#[test]", "#[tokio::test(start_paused = true)]\n#[should_panic]"] {
             let (shown, lost) = read_all(&format!("{mark}{attributes}\nasync fn it_holds() {{\n"));
             assert_eq!(lost, Vec::<String>::new());
             let rows: Vec<_> = shown

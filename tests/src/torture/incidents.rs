@@ -1,4 +1,4 @@
-//! What just happens, by chance: requests and commits go wrong, others bind and unbind, GPUs are pulled, exchanged and
+//! Random incidents: requests and commits go wrong, others bind and unbind, GPUs are pulled, exchanged and
 //! renumbered, hosts restart, clocks are set.
 
 use super::gate::Trouble;

@@ -388,7 +388,7 @@ async fn demands_are_kept(world: &mut World) {
     }
 }
 
-/// What a composition is for is listed: its demand, or itself where it was attached by name.
+/// The demand of each composition is listed. A composition of GPUs that were attached by name has none.
 async fn held_has_an_owner(world: &mut World) {
     let Ok(records) = read_all::<CompositionRecord>(&*world.store).await else {
         return;

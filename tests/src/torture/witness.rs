@@ -56,7 +56,7 @@ impl Witness {
         }
     }
 
-    /// What open operations mean that have the claims to it.
+    /// The targets of open operations that hold the claims to their units.
     async fn claimed(&self) -> Vec<Target> {
         let mut claimed = Vec::new();
         for id in self.store.open_operations().await.unwrap_or_default() {
@@ -77,7 +77,7 @@ impl Witness {
     }
 }
 
-/// Whether a target's GPU has this serial number; one that was recorded without is whatever is there.
+/// Whether a target's GPU has this serial number. A target that was recorded without one matches any GPU.
 fn is_meant(target: &Target, serial: &String) -> bool {
     let mut serials = target.identities.iter().map(|gpu| gpu.serial.as_ref());
     target.identities.is_empty() || serials.any(|own| own.is_none_or(|own| own == serial))

@@ -35,7 +35,7 @@ async fn a_manager_with_a_copied_data_directory_refuses_to_serve_while_the_other
     let copy = copy().await.unwrap();
     let taken = lease().await;
     assert_eq!(taken.manager.unwrap().id, "id-of-copy");
-    assert_eq!(taken.after.unwrap().id, "id-of-a", "what it sent is waited for");
+    assert_eq!(taken.after.unwrap().id, "id-of-a", "its requests are awaited");
     let began = Instant::now();
     let attached = copy.attach(&copy.free("box-1", 1).await, "host-1").await;
     let ended = copy.composer.wait(&attached, FOREVER).await.unwrap();

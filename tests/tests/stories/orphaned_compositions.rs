@@ -20,7 +20,7 @@ impl Pool {
         assert!(orphaned.is_empty(), "{orphaned:?}");
     }
 
-    /// What `doctor` says of owners.
+    /// The check `owners` of `doctor`.
     async fn owners(&self) -> (CheckResult, String, String) {
         let doctor = self.composer().doctor().await.unwrap();
         let owners = doctor.into_iter().find(|check| check.name == "owners").unwrap();
@@ -52,7 +52,7 @@ async fn a_job_that_is_deleted_while_it_ends_is_deleted_when_its_gpus_are_releas
     }
 }
 
-/// Fault 73: before anybody has begun to release its GPUs.
+/// Fault 73: before the release of its GPUs begins.
 #[tokio::test(start_paused = true)]
 async fn a_job_that_has_ended_is_not_deleted_while_it_holds_gpus() {
     let pool = Pool::of("demo").await;
@@ -102,7 +102,7 @@ async fn a_demand_that_holds_gpus_or_is_getting_them_is_not_deleted() {
     pool.all_is_free().await;
 }
 
-/// Fault 73: what a schedule had is listed until its GPUs are released, or goes on under a demand of its name.
+/// Fault 73: a schedule's demand is listed until its GPUs are released, or a new demand of its name takes them over.
 #[tokio::test(start_paused = true)]
 async fn a_demand_of_a_removed_schedule_can_be_released_or_taken_over() {
     let pool = Pool::of("demo").await;
@@ -163,7 +163,7 @@ async fn a_composition_without_an_owner_is_reported_with_the_command_that_releas
     pool.all_is_free().await;
 }
 
-/// Fault 73: the manager that deletes a demand does not see yet what another one begins for it.
+/// Fault 73: the manager that deletes a demand does not see yet the operation that another manager begins for it.
 #[tokio::test(start_paused = true)]
 async fn a_demand_that_is_deleted_and_served_at_once_is_one_or_the_other() {
     for first in [0, 1, 2, 3, 5, 8, 13] {

@@ -297,7 +297,7 @@ async fn a_schedule_touches_what_it_names_and_nothing_else() {
     let manager = pool.composer();
     pool.composed(gpus("chat", "h100-pcie-80gb", 8)).await;
     pool.composed(gpus("old", "h100-pcie-80gb", 4)).await;
-    // A change that waits for somebody to apply a plan.
+    // A change that waits for the next apply.
     manager
         .add_demand(spec(gpus("waiting", "l40s-48gb", 2)))
         .await

@@ -451,7 +451,7 @@ async fn what_an_operator_accepts_is_settled() {
         "{resolved:?}"
     );
     if !pool.recorded().await.is_empty() {
-        // What was accepted as bound has its owner still, and is released again.
+        // A binding that was accepted keeps its demand: release it.
         assert_eq!(pool.demands().await, ["chat"]);
         pool.released("chat").await;
     }

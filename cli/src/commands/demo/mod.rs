@@ -72,10 +72,10 @@ async fn play(args: DemoArgs, output: Output, mut stop: impl AsyncFnMut()) -> Ou
         ));
         let auditor = Auditor::begin(&stage.rack).await?;
         let clock = Arc::new(DayClock::at_six());
-        let composer = stage.manager(clock.clone()).await?;
-        Ok::<_, Failure>((stage, auditor, clock, composer))
+        let (composer, store) = stage.manager(clock.clone()).await?;
+        Ok::<_, Failure>((stage, auditor, clock, composer, store))
     };
-    let (stage, auditor, clock, composer) = tokio::select! {
+    let (stage, auditor, clock, composer, store) = tokio::select! {
         set = set => set?,
         () = stop() => return Err(interrupted()),
     };
@@ -86,6 +86,8 @@ async fn play(args: DemoArgs, output: Output, mut stop: impl AsyncFnMut()) -> Ou
         () = stop() => Err(interrupted()),
     };
     composer.close().await;
+    // Tasks of the composer may still hold it while its folder is removed.
+    store.close().await;
     let told = match told {
         Ok(told) => told,
         Err(failure) => {

@@ -6,6 +6,7 @@ use crate::failure::Failure;
 use crate::wire_up::{self, AnyConnector, RackServing, ServedRack, StoreArgs};
 use poolwright_service::endpoint::Standing;
 use poolwright_service::{Composer, Options};
+use poolwright_store::Store;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use tempfile::TempDir;
@@ -36,18 +37,19 @@ impl Stage {
         })
     }
 
-    /// A manager that knows all endpoints of the rack and nothing else. It looks at the pool when it is asked.
-    pub async fn manager(&self, clock: Arc<DayClock>) -> Result<Composer, Failure> {
+    /// A manager with all endpoints of the rack, and its store. It polls the pool on request alone.
+    pub async fn manager(&self, clock: Arc<DayClock>) -> Result<(Composer, Arc<dyn Store>), Failure> {
         let store = wire_up::open_store(&self.folder.path().join("manager"), &StoreArgs::default()).await?;
         let options = Options {
             poll: None,
             ..Options::default()
         };
-        let composer = Composer::open(store, Arc::new(AnyConnector::default()), clock, options).await?;
+        let composer =
+            Composer::open(store.clone(), Arc::new(AnyConnector::default()), clock, options).await?;
         for endpoint in wire_up::endpoints_of(&self.rack, &self.folder.path().join("rack")) {
             // The rack is the demo's own.
             composer.add_endpoint(endpoint, Standing::Adopted).await?;
         }
-        Ok(composer)
+        Ok((composer, store))
     }
 }

@@ -40,7 +40,7 @@ fn add_since(boot: &str, data_dir: &Path, id: &str) -> Result<BTreeSet<String>, 
         inode: locked.ino(),
         ids: vec![id.to_owned()],
     };
-    // What can't be read proves nothing: then the start takes longer.
+    // An unreadable list proves nothing: the start then takes longer.
     let kept = fs::read(&file)
         .ok()
         .and_then(|text| serde_json::from_slice::<Instances>(&text).ok());

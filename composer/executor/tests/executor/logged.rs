@@ -3,7 +3,8 @@
 use crate::kit::{Kit, ended, run, submission, until};
 use crate::plans::{Draft, attach, composition};
 use crate::rack::{Call, How};
-use poolwright_executor::{OperationState, Submission};
+use poolwright_executor::{Executor, OperationState, Submission};
+use poolwright_model::id::OperationId;
 use tempfile::NamedTempFile;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
@@ -36,6 +37,15 @@ impl Log {
             assert!(lines[0].contains(word), "{word}: {lines:?}");
         }
     }
+}
+
+/// An attach whose bind goes wrong in this way, once the operation is in this state.
+async fn attaching(kit: &Kit, how: How, state: OperationState) -> (Executor, OperationId) {
+    kit.rack.break_down(Call::Bind, Some("u1"), how, 1);
+    let executor = kit.executor();
+    let id = executor.submit(submission(attach())).await.unwrap();
+    until(&executor, &id, |operation| operation.state == state).await;
+    (executor, id)
 }
 
 const SPAN: &str = "operation{id=op-attach kind=Apply}: ";
@@ -92,13 +102,7 @@ async fn units_that_an_operation_leaves_out_are_logged() {
 async fn a_cancelled_operation_is_logged_with_its_reason() {
     let (log, _guard) = Log::captured();
     let kit = Kit::new();
-    kit.rack.break_down(Call::Bind, Some("u1"), How::HangAfter, 1);
-    let executor = kit.executor();
-    let id = executor.submit(submission(attach())).await.unwrap();
-    until(&executor, &id, |operation| {
-        operation.state == OperationState::Running
-    })
-    .await;
+    let (executor, id) = attaching(&kit, How::HangAfter, OperationState::Running).await;
     executor.cancel(&id, "operator", "a mistake").await.unwrap();
     assert_eq!(ended(&executor, &id).await.state, OperationState::Cancelled);
     log.has(
@@ -114,13 +118,7 @@ async fn a_cancelled_operation_is_logged_with_its_reason() {
 async fn an_operation_that_is_resumed_after_a_crash_is_logged() {
     let kit = Kit::new();
     // A task that never ends.
-    kit.rack.break_down(Call::Bind, Some("u1"), How::Overdue, 1);
-    let executor = kit.executor();
-    let id = executor.submit(submission(attach())).await.unwrap();
-    until(&executor, &id, |operation| {
-        operation.state == OperationState::Indeterminate
-    })
-    .await;
+    let (executor, id) = attaching(&kit, How::Overdue, OperationState::Indeterminate).await;
     drop(executor);
 
     let (log, _guard) = Log::captured();
@@ -136,13 +134,7 @@ async fn an_operation_that_is_resumed_after_a_crash_is_logged() {
 async fn the_log_messages_of_a_step_name_its_unit_and_its_endpoint() {
     let (log, _guard) = Log::captured();
     let kit = Kit::new();
-    kit.rack.break_down(Call::Bind, Some("u1"), How::Overdue, 1);
-    let executor = kit.executor();
-    let id = executor.submit(submission(attach())).await.unwrap();
-    until(&executor, &id, |operation| {
-        operation.state == OperationState::Indeterminate
-    })
-    .await;
+    let _running = attaching(&kit, How::Overdue, OperationState::Indeterminate).await;
     let step = "operation{id=op-attach kind=Apply}:step{unit=u1 endpoint=box-1 verb=bind}: ";
     log.has("the outcome is unknown", &["WARN", step]);
 }

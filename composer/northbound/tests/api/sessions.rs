@@ -209,7 +209,7 @@ async fn only_the_right_password_shows_a_lock_and_an_administrator_ends_it() {
         let answer = answer.unwrap();
         (answer.status().as_u16(), answer.text().await.unwrap())
     };
-    let unknown = shows("nobody", "a wrong one").await;
+    let unknown = shows("unknown", "a wrong one").await;
     for _ in 0..6 {
         assert_eq!(shows("kim", "a wrong one").await, unknown);
     }

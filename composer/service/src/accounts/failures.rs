@@ -65,7 +65,7 @@ impl Failures {
         self.change(attempt, |met, _| met.forgive(attempt)).await
     }
 
-    /// The password of an early attempt was right. Until when it is delayed.
+    /// The password of an early attempt was right. Returns the end of the delay.
     pub async fn give_back(&self, attempt: &Attempt) -> Result<Option<Timestamp>, ServiceError> {
         let rule = self.access.rules().await?.lockout();
         self.change(attempt, |met, now| met.give_back(attempt, &rule, now))
@@ -107,7 +107,7 @@ impl Failures {
         Ok(())
     }
 
-    /// Changes the counters that an attempt meets, by what they are when the change is committed.
+    /// Changes the counters of an attempt. After a conflict it changes the counters that were committed meanwhile.
     async fn change<T>(
         &self,
         attempt: &Attempt,
@@ -181,10 +181,7 @@ impl Failures {
 }
 
 fn apart<T>(found: Option<Versioned<T>>) -> (Option<T>, Option<u64>) {
-    match found {
-        Some(Versioned { value, revision }) => (Some(value), Some(revision)),
-        None => (None, None),
-    }
+    found.map(|found| (found.value, found.revision)).unzip()
 }
 
 /// Writes a document, or deletes one without failures.

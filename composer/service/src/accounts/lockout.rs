@@ -123,7 +123,7 @@ impl Counter {
         Admission::Early
     }
 
-    /// Fewer failures go first where there is no room for all.
+    /// [`make_room`] drops the counter with the fewest failures, and of several the oldest.
     fn weight(&self) -> (u32, Timestamp) {
         (self.times, self.last)
     }
@@ -192,7 +192,7 @@ impl SourceFailures {
         });
     }
 
-    /// Counts a failure; until when the next one of this name must wait.
+    /// Counts a failure. Returns the end of the delay for this name.
     fn count(&mut self, source: &str, name: &str, rule: &Rule, now: Timestamp) -> Option<Timestamp> {
         self.forget(rule, now);
         make_room(&mut self.sources, source, SOURCES, |source| source.all.weight());
@@ -210,7 +210,7 @@ impl SourceFailures {
         of_name.until(rule, rule.threshold, now)
     }
 
-    /// Forgets the failures of a name at a source: how many.
+    /// Deletes the failures of a name at a source, and returns their number.
     fn forgive(&mut self, source: &str, name: &str) -> u32 {
         let Some(of_source) = self.sources.get_mut(source) else {
             return 0;
@@ -275,8 +275,8 @@ impl AccountFailures {
 /// A login attempt.
 #[derive(Debug, Clone)]
 pub(crate) struct Attempt {
-    /// What failures are counted under: the account's id, or a few bits of a name that no account has. Such a name may be
-    /// a password in the wrong place, so it is not kept.
+    /// The key of its failure counter: the account's id, or a few bits of a name that no account has. Such a name may
+    /// be a password in the wrong field, so it is not stored.
     name: String,
     pub account: Option<String>,
     source: String,
@@ -376,7 +376,8 @@ impl Met {
         Admission::Counted(next.max(account.all.until(rule, rule.wide(), now)))
     }
 
-    /// The password was right: what failed there before is forgotten.
+    /// The password was right: deletes the failures of the name at the source, and subtracts them from the other
+    /// counters.
     pub fn forgive(&mut self, attempt: &Attempt) {
         let times = self.page.forgive(&attempt.source, &attempt.name);
         if let Some(account) = &mut self.account {
@@ -385,8 +386,8 @@ impl Met {
     }
 
     /// A right password gives back the check that it took. Only that one: else the password of any account would give
-    /// endless guesses at others. Where only its account is delayed it was no failure. Until when it is delayed, unless
-    /// another right password ended the delay meanwhile.
+    /// endless guesses at others. Where only its account is delayed it was no failure. Returns the end of the delay,
+    /// unless another right password ended the delay meanwhile.
     pub fn give_back(&mut self, attempt: &Attempt, rule: &Rule, now: Timestamp) -> Option<Timestamp> {
         if let Some((counter, until)) = self.delaying(attempt, rule, now) {
             counter.checks = counter.checks.saturating_sub(1);

@@ -1,6 +1,6 @@
 //! Who may ask, and for what. Passwords are kept as argon2id hashes; no password is built in.
 //!
-//! * [`role`]: what an account is allowed. [`scope`]: and where. [`password`]: how passwords are kept and made.
+//! * [`role`]: the privileges of an account. [`scope`]: their extent. [`password`]: hashes and random passwords.
 //! * `login`: names and passwords become principals. [`lockout`], `failures`: wrong passwords.
 //!
 //! Invariants: there is always an administrator who may log in. An account has an id that no other account ever has, and a
@@ -301,8 +301,8 @@ impl Accounts {
     }
 
     /// Changes an account. With another password, role, scope or state all its sessions end, but for one that changed its
-    /// own password and nothing else. Of two at once that rest on no revision the second is made of what the first has
-    /// left; neither is lost.
+    /// own password and nothing else. Of two concurrent changes without a revision the second applies to the result of
+    /// the first.
     pub async fn change(&self, name: &str, mut change: AccountChange) -> Result<AccountShown, ServiceError> {
         self.as_seen(name, change.seen).await?;
         let hash = match change.password.take() {

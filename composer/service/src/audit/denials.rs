@@ -53,7 +53,7 @@ impl Counted {
     }
 
     /// The entry about all denials after the first.
-    fn told(self) -> Record {
+    fn summary(self) -> Record {
         Record {
             times: self.more,
             paths: u64::try_from(self.paths.len()).unwrap_or(u64::MAX),
@@ -84,7 +84,7 @@ impl Denials {
             Some(kind) => {
                 kind.one_more(record.clone());
                 let kind = std::mem::replace(kind, Counted::begin(now, record));
-                Some(kind.told())
+                Some(kind.summary())
             }
             None => {
                 counted.insert(key, Counted::begin(now, record.clone()));
@@ -98,6 +98,6 @@ impl Denials {
         let mut counted = self.counted.lock().unwrap_or_else(PoisonError::into_inner);
         let kinds = counted.drain().map(|(_, kind)| kind);
         let more = kinds.filter(|kind| kind.more > 0);
-        more.map(Counted::told).collect()
+        more.map(Counted::summary).collect()
     }
 }

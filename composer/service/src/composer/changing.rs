@@ -265,7 +265,7 @@ impl Composer {
         }
         let done = if plan.steps.is_empty() {
             if let Some(record) = &record {
-                // What was given up is no longer in the basis, and goes with this commit.
+                // `give_up_lost` took these compositions out of the basis; this commit deletes them.
                 let mut leaving = before;
                 leaving.retain(|id| basis.held.iter().all(|c| c.id != *id));
                 self.delete_record(&mut with, record, &leaving).await?;

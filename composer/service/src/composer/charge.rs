@@ -55,8 +55,8 @@ impl Composer {
         Ok(())
     }
 
-    /// Refuses to serve beside a manager that lives and whose data directory this one's is a copy of, or the other way
-    /// round: each would take the other for itself.
+    /// Refuses to serve while another manager with the same data directory id is alive: one of the two directories is a
+    /// copy of the other.
     async fn refuse_copied_directory(&self, leases: &Leases) -> Result<(), ServiceError> {
         let Some(other) = leases.living_copy(self.clock.now()).await? else {
             return Ok(());

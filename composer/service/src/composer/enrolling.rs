@@ -1,7 +1,7 @@
 //! Agents on hosts are enrolled by tokens, and may be revoked.
 //!
-//! A host is one that a BMC or a fabric shows, by the UUID of its SMBIOS. Whoever tries tokens that there are not is
-//! counted as whoever tries passwords is.
+//! A host is one that a BMC or a fabric shows, by the UUID of its SMBIOS. Wrong tokens are
+//! counted as wrong passwords are.
 
 use super::Composer;
 use crate::accounts::failures::Failures;
@@ -127,7 +127,7 @@ impl Composer {
         match self.enrolling.wrong.admit(&attempt).await? {
             lockout::Admission::Counted(_) => {}
             lockout::Admission::Early | lockout::Admission::Refused => {
-                let message = format!("{from} has shown too many tokens that there are not");
+                let message = format!("too many wrong tokens from {from}");
                 return Err(ServiceError::new(ErrorCode::Unavailable, message)
                     .with_hint("check the token, and try again later: each wrong one doubles the delay"));
             }

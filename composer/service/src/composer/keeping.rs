@@ -141,7 +141,7 @@ impl Composer {
         let mut revision = None;
         if let Some(found) = found {
             revision = Some(found.revision);
-            // What a schedule has dropped goes on under the new demand, with what it still holds.
+            // A new demand replaces a dropped one of its id, and takes over its compositions.
             if self
                 .as_decided(found.value)
                 .await?
@@ -178,7 +178,7 @@ impl Composer {
         leaving: &BTreeSet<CompositionId>,
     ) -> Result<(), ServiceError> {
         let id = &found.value.spec.id;
-        // In this order: what an operation composes is in one of the two.
+        // In this order: the compositions of an operation are in one of the two.
         if let Some(operation) = self.underway().await?.serving.remove(id) {
             return Err(in_hand(id, &Pending::Composing(operation)));
         }
@@ -230,7 +230,7 @@ impl Composer {
         }
     }
 
-    /// Deletes the dropped demands that hold nothing any more. Says whether none is left.
+    /// Deletes the dropped demands that hold nothing any more. Returns whether none is left.
     pub(crate) async fn delete_dropped(&self) -> Result<bool, ServiceError> {
         let _turn = self.turn.lock().await;
         let mut all = true;
@@ -248,7 +248,7 @@ impl Composer {
                 Err(error) => return Err(error),
             }
             match self.store.commit(batch).await {
-                // Somebody gave it another meaning meanwhile.
+                // The record was changed meanwhile.
                 Err(StoreError::Conflict { .. }) => all = false,
                 done => drop(done?),
             }
@@ -296,8 +296,8 @@ impl Composer {
     }
 }
 
-/// A demand as the operation on which it hangs has decided; `None` where it is not kept. One for which the operation
-/// left GPUs held (`is_held`) is kept whatever it has decided.
+/// Applies the result of the pending operation to a demand; `None`: its record is deleted. The record stays while
+/// GPUs are held for the demand (`is_held`).
 fn decided(mut record: DemandRecord, operation: Option<&Operation>, is_held: bool) -> Option<DemandRecord> {
     let Some(pending) = record.pending.clone() else {
         return Some(record);
@@ -327,11 +327,7 @@ fn decided(mut record: DemandRecord, operation: Option<&Operation>, is_held: boo
 }
 
 fn still_held(record: &DemandRecord, composition: &Composition) -> ServiceError {
-    let (id, held) = (&record.spec.id, &composition.id);
-    let gpus = match composition.gpu_count() {
-        1 => "1 GPU".to_owned(),
-        count => format!("{count} GPUs"),
-    };
+    let (id, held, gpus) = (&record.spec.id, &composition.id, gpus_of(composition));
     let message = format!(
         "demand {id} holds {gpus} on {} (composition {held})",
         composition.host
@@ -341,6 +337,14 @@ fn still_held(record: &DemandRecord, composition: &Composition) -> ServiceError 
         false => format!("release them; that deletes the demand, too: poolwright release {id}"),
     };
     ServiceError::new(ErrorCode::Conflict, message).with_hint(hint)
+}
+
+/// The number of its GPUs, such as `2 GPUs`.
+pub(super) fn gpus_of(composition: &Composition) -> String {
+    match composition.gpu_count() {
+        1 => "1 GPU".to_owned(),
+        count => format!("{count} GPUs"),
+    }
 }
 
 pub(super) fn there_is_one_already(id: &DemandId) -> ServiceError {

@@ -1,8 +1,9 @@
-//! Compositions whose demand has no record. Nothing releases them by itself, and no list of demands shows who holds
-//! their GPUs: the log names each of them once, and `doctor` for as long as it stands.
+//! Compositions whose demand has no record. Nothing releases them by itself, and no list of demands shows the
+//! holder of their GPUs: the log names each of them once, and `doctor` for as long as it stands.
 
 use super::Composer;
 use super::asking::Check;
+use super::keeping::gpus_of;
 use crate::demand::DemandRecord;
 use crate::error::ServiceError;
 use poolwright_model::id::{CompositionId, DemandId};
@@ -73,10 +74,7 @@ impl Composer {
 }
 
 fn described(orphan: &Composition) -> String {
-    let gpus = match orphan.gpu_count() {
-        1 => "1 GPU".to_owned(),
-        count => format!("{count} GPUs"),
-    };
+    let gpus = gpus_of(orphan);
     let demand = orphan.demand.as_ref().map_or("", DemandId::as_str);
     format!(
         "composition {} holds {gpus} on {} for demand {demand}, which does not exist",

@@ -217,7 +217,7 @@ impl Composer {
 
     /// The composable GPUs of a snapshot, by whether an endpoint answers for them now.
     pub(super) fn composable_gpus(&self, snapshot: &Snapshot) -> ComposableGpus {
-        // Clients without a password cause this: it copies nothing of the observations.
+        // Clients without a password can request this, so it copies no observations.
         let unreachable = self.last_looks(|sight| {
             let last_answer = sight.read_last().map(|began| began.at);
             let is_lost = sight.reachability() == Reachability::Unreachable;

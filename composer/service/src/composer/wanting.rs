@@ -278,7 +278,7 @@ impl Composer {
         }
     }
 
-    /// Deletes a schedule and its demands; what they hold is released at once, and what it suspended comes back.
+    /// Deletes a schedule and its demands. Their GPUs are released at once, and the demands that it suspended resume.
     pub async fn remove_schedule(&self, id: &ScheduleId) -> Result<(), ServiceError> {
         let _turn = self.turn.lock().await;
         let found = read::<Schedule>(self.store.as_ref(), id.as_str()).await?;

@@ -23,8 +23,8 @@ const TERM: Duration = Duration::from_secs(12);
 pub struct Sharing {
     /// The id of this instance: random, and new at every start of a manager.
     pub id: String,
-    /// The data directory's own id. A copy of the directory has it, too, so it says nothing about who lives: only
-    /// [`Sharing::earlier`] does.
+    /// The data directory's own id. A copy of the directory has it, too, so it does not prove that an instance is
+    /// dead: only [`Sharing::earlier`] does.
     pub home: String,
     /// Earlier instances that held the lock of this very directory, and of no copy, since the machine was started. They
     /// are dead, and nothing that they sent from this machine goes on.
@@ -452,7 +452,7 @@ impl Leases {
         {
             return None;
         }
-        // An earlier instance in this directory may have died before what it waited for was over.
+        // An earlier instance in this directory may have died before its wait for a dead manager's writes was over.
         let here = |holder: &Holder| self.has_ended_here(&holder.id);
         let after = match (holder, known.and_then(|lease| lease.after.clone())) {
             (Some(holder), Some(before)) if here(&holder) && !here(&before) => Some(before),

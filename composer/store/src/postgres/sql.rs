@@ -4,6 +4,7 @@ use super::connect::told;
 use crate::batch::Write;
 use crate::cluster::RESTORED;
 use crate::document::{Document, JournalLine, Json};
+use crate::error::RESTORE;
 use crate::statements::{
     ADVANCE, APPEND, DELETE, END, FORGET, FORGET_EVENTS, IS_OPEN, LAST_LINE, OPEN, PUT, REVISION, TELL,
     UNMARK,
@@ -170,6 +171,8 @@ pub(super) fn unavailable(error: &PoolError) -> StoreError {
     let hint = match state.map(|code| (code, &code[..2])) {
         Some((_, "53")) => "the database is out of disk, memory or connections: look at its server",
         Some((_, "28")) => "the database refuses the account: look at its name and password",
+        // data_corrupted, index_corrupted
+        Some(("XX001" | "XX002", _)) => RESTORE,
         Some(("25006", _)) => "the database is read-only: it may be a standby; look at its server",
         _ => "look at whether the database is up and can be reached; it is tried again",
     };

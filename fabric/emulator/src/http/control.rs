@@ -6,7 +6,8 @@
 //! * `DELETE /emulator/faults`: no faults any more.
 //! * `POST /emulator/incidents`: something just happens: `{"vanish": "box-1/gpu-3"}`,
 //!   `{"reappear": "box-1/gpu-3"}`, `{"lose-bindings": "box-1"}`, `{"power-off": "host-1"}`,
-//!   `{"power-on": "host-1"}`, `{"renumber": ["box-1/gpu-1", "box-1/gpu-2"]}`, `{"exchange": ["box-1/gpu-1", "box-1/gpu-2"]}`, `{"bind": ["box-1/gpu-3", "host-1/port-1"]}`, `{"unbind": "box-1/gpu-3"}`.
+//!   `{"power-on": "host-1"}`, `{"renumber": ["box-1/gpu-1", "box-1/gpu-2"]}`,
+//!   `{"exchange": ["box-1/gpu-1", "box-1/gpu-2"]}`, `{"bind": ["box-1/gpu-3", "host-1/port-1"]}`, `{"unbind": "box-1/gpu-3"}`.
 
 use super::reply::Reply;
 use super::request;

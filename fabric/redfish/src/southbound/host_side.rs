@@ -13,6 +13,7 @@ use crate::client::Client;
 use poolwright_driver::{Confirmation, DriverError, HostTarget, Room};
 use poolwright_model::fault::{Fault, FaultKind};
 use poolwright_model::id::{ControlEndpointId, HostId};
+use poolwright_model::identity::{GpuIdentity, same_name};
 use poolwright_redfish_model as redfish;
 use std::time::Duration;
 
@@ -218,19 +219,11 @@ fn the_host<'a>(systems: &'a [SystemSeen], host: &HostId) -> Option<&'a SystemSe
 
 /// By its UUID where both have one: the GPUs of one board may share a serial number.
 fn is_known_as(target: &HostTarget, [uuid, serial]: [Option<&str>; 2]) -> bool {
-    let bare = |name: &str| {
-        let name = name.trim().to_ascii_lowercase();
-        name.strip_prefix("gpu-")
-            .map_or_else(|| name.clone(), str::to_owned)
-    };
-    let known: Vec<String> = target.known_as.iter().map(|name| bare(name)).collect();
-    let by_uuid = known.iter().any(|name| words::uuid(Some(name)).is_some());
+    let known = &target.known_as;
+    let is_known = |name: &str| known.iter().any(|one| same_name(one, name));
     match uuid {
-        Some(uuid) if by_uuid => known.contains(&bare(uuid)),
-        _ => uuid
-            .into_iter()
-            .chain(serial)
-            .any(|name| known.contains(&bare(name))),
+        Some(uuid) if known.iter().any(|one| GpuIdentity::named(one).uuid.is_some()) => is_known(uuid),
+        _ => uuid.into_iter().chain(serial).any(is_known),
     }
 }
 

@@ -2,7 +2,7 @@
 //! device endpoints in `Links.Endpoints`), or the actions of DSP2046.
 
 use crate::service::{DEADLINE, DONE, Documents, OWN_SESSION, Reply, SESSIONS, Sent, Service, links, point};
-use poolwright_driver::{Bound, ErrorKind, Fabric};
+use poolwright_driver::{Bound, DriverError, ErrorKind, Fabric};
 use poolwright_model::control::{ControlPoint, ControlStyle};
 use serde_json::{Value, json};
 
@@ -174,6 +174,14 @@ async fn what_somebody_else_changed_in_between_is_kept() {
     assert_eq!(members(&service, ZONE), links(&[HOST, GPU2, GPU]));
 }
 
+/// The conflict for which a bind of the GPU is refused.
+async fn refused_bind(service: &Service) -> DriverError {
+    let bound = service.driver.bind(&unit(GPU), &unit(ZONE), DEADLINE).await;
+    let error = bound.unwrap_err();
+    assert_eq!(error.kind, ErrorKind::Conflict, "{error}");
+    error
+}
+
 #[tokio::test]
 async fn a_zone_that_always_changes_is_given_up_without_effect() {
     for status in [412, 428] {
@@ -182,12 +190,7 @@ async fn a_zone_that_always_changes_is_given_up_without_effect() {
             Reply::Status(status, None)
         })
         .await;
-        let error = service
-            .driver
-            .bind(&unit(GPU), &unit(ZONE), DEADLINE)
-            .await
-            .unwrap_err();
-        assert_eq!(error.kind, ErrorKind::Conflict, "{error}");
+        refused_bind(&service).await;
         assert_eq!(service.sent().len(), 6);
     }
 }
@@ -231,12 +234,7 @@ async fn a_refused_etag_stays_refused_where_another_client_may_write() {
         (another, "other clients are logged in (1 sessions)"),
         (untold, "doesn't show its sessions"),
     ] {
-        let error = service
-            .driver
-            .bind(&unit(GPU), &unit(ZONE), DEADLINE)
-            .await
-            .unwrap_err();
-        assert_eq!(error.kind, ErrorKind::Conflict, "{error}");
+        let error = refused_bind(&service).await;
         assert!(error.message.contains(why), "{error}");
         assert_eq!(service.sent().len(), 1);
         assert_eq!(members(&service, ZONE), links(&[HOST]));
@@ -264,12 +262,7 @@ async fn a_refused_change_that_was_carried_out_is_not_sent_again() {
         Reply::Status(412, None)
     })
     .await;
-    let error = service
-        .driver
-        .bind(&unit(GPU), &unit(ZONE), DEADLINE)
-        .await
-        .unwrap_err();
-    assert_eq!(error.kind, ErrorKind::Conflict, "{error}");
+    let error = refused_bind(&service).await;
     assert!(error.message.contains("is bound to"), "{error}");
     assert_eq!(service.sent().len(), 1);
 }

@@ -1,4 +1,4 @@
-//! One who hears what happens: what it missed it reads in the log, what comes it hears at the hub.
+//! A listener to events: it reads earlier entries from the log, and receives new ones from the hub.
 
 use super::hub::{Heard, PAGE};
 use super::news::{self, EventId, Letter, News, Report};
@@ -69,7 +69,7 @@ impl Ear {
         self
     }
 
-    /// The entry up to which all that was wanted was given to whoever asks, once that has dealt with the last of it.
+    /// The last entry of the log up to which all messages were taken. The caller may not have sent the last one yet.
     pub fn upto(&self) -> u64 {
         self.outbox.upto()
     }

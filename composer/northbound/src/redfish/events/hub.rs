@@ -171,7 +171,7 @@ impl Hub {
                 Err(_) => PATIENCE,
             };
             if let Err(error) = self.report(composer).await {
-                tracing::debug!("no metrics can be told: {error:?}");
+                tracing::debug!("metric report failed: {error:?}");
             }
             sleep(pause).await;
         }

@@ -18,6 +18,16 @@ fn met(attempt: &Attempt) -> Met {
     Met::of(attempt, None, None)
 }
 
+/// An attempt that is delayed after five failures at this second.
+fn delayed(second: i64) -> (Attempt, Met) {
+    let attempt = Attempt::at("admin", Some("id"), source(1));
+    let mut met = met(&attempt);
+    for _ in 0..5 {
+        met.admit(&attempt, &RULE, at(second));
+    }
+    (attempt, met)
+}
+
 #[test]
 fn a_name_and_a_source_take_a_bounded_place_however_many_there_are() {
     let attempt = Attempt::at("admin", Some("id"), source(1));
@@ -44,11 +54,7 @@ fn a_name_and_a_source_take_a_bounded_place_however_many_there_are() {
 
 #[test]
 fn invented_sources_do_not_make_one_that_guessed_more_often_be_forgotten() {
-    let attempt = Attempt::at("admin", Some("id"), source(1));
-    let mut met = met(&attempt);
-    for _ in 0..5 {
-        met.admit(&attempt, &RULE, at(0));
-    }
+    let (attempt, mut met) = delayed(0);
     for number in 2..1_000 {
         met.page.count(&source(number).to_string(), "other", &RULE, at(1));
     }
@@ -86,22 +92,14 @@ fn the_password_of_one_account_gives_no_checks_of_another() {
 
 #[test]
 fn a_clock_that_is_set_back_prolongs_no_delay() {
-    let attempt = Attempt::at("admin", Some("id"), source(1));
-    let mut met = met(&attempt);
-    for _ in 0..5 {
-        met.admit(&attempt, &RULE, at(100_000));
-    }
+    let (attempt, met) = delayed(100_000);
     assert_eq!(met.until(&attempt, &RULE, at(100_001))[0], Some(at(100_015)));
     assert_eq!(met.until(&attempt, &RULE, at(1))[0], None);
 }
 
 #[test]
 fn delays_are_those_of_the_rule_of_the_day() {
-    let attempt = Attempt::at("admin", Some("id"), source(1));
-    let mut met = met(&attempt);
-    for _ in 0..5 {
-        met.admit(&attempt, &RULE, at(0));
-    }
+    let (attempt, met) = delayed(0);
     let longer = Rule {
         locked: SignedDuration::from_secs(86_400),
         ..RULE
@@ -113,11 +111,7 @@ fn delays_are_those_of_the_rule_of_the_day() {
 
 #[test]
 fn failures_are_forgotten_some_time_after_the_last_delay() {
-    let attempt = Attempt::at("admin", Some("id"), source(1));
-    let mut met = met(&attempt);
-    for _ in 0..5 {
-        met.admit(&attempt, &RULE, at(0));
-    }
+    let (attempt, mut met) = delayed(0);
     let mut sooner = met.clone();
     assert!(matches!(
         sooner.admit(&attempt, &RULE, at(914)),

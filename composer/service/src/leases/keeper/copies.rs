@@ -10,8 +10,8 @@ use std::time::Duration;
 const READ: Duration = Duration::from_secs(1);
 
 impl Leases {
-    /// Another manager that lives and has the id of this one's data directory. One that left its record and is dead is
-    /// waited for as long as a beat may be late; earlier instances of this directory are not. To be called before the
+    /// Another manager that is alive and has the id of this one's data directory. Waits until the beat of each such
+    /// record changes or is overdue, except for earlier instances of this directory. To be called before the
     /// first round: this manager beats meanwhile, so that of two that start at the same time at least one finds the other.
     pub async fn living_copy(&self, now: Timestamp) -> Result<Option<ManagerRecord>, StoreError> {
         let mut beaten: Option<Duration> = None;
@@ -28,7 +28,7 @@ impl Leases {
                 if found.value.who.home != self.sharing.home || self.has_ended_here(&id) {
                     continue;
                 }
-                // Where it is dead the first round goes on from what was seen here.
+                // The first round continues to wait from this observation.
                 let (first, since) = *self.state().beats.entry(id).or_insert((revision, at));
                 if first != revision {
                     return Ok(Some(found.value));

@@ -20,22 +20,14 @@ struct Shown {
 
 /// The identity of each GPU at an address, read from the service.
 pub(super) async fn identify(call: &Call<'_>, unit: &ControlPoint) -> Result<Vec<GpuIdentity>, DriverError> {
-    let shown = match unit.style {
-        ControlStyle::ResourceBlocks => of_block(call, &unit.address).await?,
-        _ => {
-            let end = call.read::<redfish::Endpoint>(&unit.address).await?.value;
-            let shown = of_end(call, &end).await?;
-            // An endpoint may name its entity by UUID alone.
-            let named = EndpointSeen::of(&unit.address, &end).entity_uuids;
-            if let ([], [uuid]) = (&shown[..], &named[..]) {
-                return Ok(vec![GpuIdentity {
-                    uuid: Some(uuid.clone()),
-                    ..GpuIdentity::default()
-                }]);
-            }
-            shown
-        }
-    };
+    let (shown, uuids) = resources(call, unit).await?;
+    // An endpoint may name its entity by UUID alone.
+    if let ([], [uuid]) = (&shown[..], &uuids[..]) {
+        return Ok(vec![GpuIdentity {
+            uuid: Some(uuid.clone()),
+            ..GpuIdentity::default()
+        }]);
+    }
     let mut found = Vec::new();
     for gpu in shown {
         found.extend(read(call, gpu).await?);
@@ -45,14 +37,18 @@ pub(super) async fn identify(call: &Call<'_>, unit: &ControlPoint) -> Result<Vec
 
 /// The addresses of the processors at an address of a fabric.
 pub(super) async fn processors(call: &Call<'_>, unit: &ControlPoint) -> Result<Vec<String>, DriverError> {
-    let shown = match unit.style {
-        ControlStyle::ResourceBlocks => of_block(call, &unit.address).await?,
-        _ => {
-            let end = call.read::<redfish::Endpoint>(&unit.address).await?.value;
-            of_end(call, &end).await?
-        }
-    };
+    let (shown, _) = resources(call, unit).await?;
     Ok(shown.into_iter().filter_map(|gpu| gpu.processor).collect())
+}
+
+/// The resources of the GPUs at an address of a fabric, and the UUIDs of the entities that its endpoint names.
+async fn resources(call: &Call<'_>, unit: &ControlPoint) -> Result<(Vec<Shown>, Vec<String>), DriverError> {
+    if unit.style == ControlStyle::ResourceBlocks {
+        return Ok((of_block(call, &unit.address).await?, Vec::new()));
+    }
+    let end = call.read::<redfish::Endpoint>(&unit.address).await?.value;
+    let uuids = EndpointSeen::of(&unit.address, &end).entity_uuids;
+    Ok((of_end(call, &end).await?, uuids))
 }
 
 async fn of_block(call: &Call<'_>, block: &str) -> Result<Vec<Shown>, DriverError> {

@@ -1,5 +1,6 @@
 //! What services write in many ways, in one: identities, PCI ids, link widths, states.
 
+use poolwright_model::identity::is_placeholder;
 use poolwright_model::topology::{Health, PciIds, PowerRestorePolicy, PowerState};
 use poolwright_model::units::{Lanes, LinkWidth, PcieGeneration};
 use poolwright_redfish_model as redfish;
@@ -9,21 +10,11 @@ pub(crate) fn lit(shown: Option<bool>, others: &redfish::Extra) -> Option<bool> 
     shown.or_else(|| others.is_null("LocationIndicatorActive").then_some(false))
 }
 
-/// A text that says something; `None` for what firmware writes when it has nothing to say.
+/// A text; `None` for a placeholder of the firmware. Keeps the case, and labels such as `F0`.
 pub(crate) fn said(text: Option<&str>) -> Option<String> {
-    const NOTHING: [&str; 8] = [
-        "n/a",
-        "na",
-        "none",
-        "null",
-        "unknown",
-        "not specified",
-        "default string",
-        "to be filled by o.e.m.",
-    ];
     let text = text?.trim();
     let filler = text.chars().all(|c| matches!(c, '0' | '-' | 'x' | 'X' | '.'));
-    (!filler && !NOTHING.contains(&text.to_ascii_lowercase().as_str())).then(|| text.to_owned())
+    (!filler && !is_placeholder(text)).then(|| text.to_owned())
 }
 
 /// A UUID in lower case; `None` for the nil one and for what is none.

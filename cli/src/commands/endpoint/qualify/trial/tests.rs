@@ -8,8 +8,17 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 const PORT: &str = "zone-1";
+/// The steps of a trial that undoes a bind.
+const UNDONE: [&str; 6] = [
+    "read before",
+    "bind",
+    "watch for a late bind",
+    "unbind",
+    "read after",
+    "reset",
+];
 
-/// A fabric with one GPU that says one thing and does another.
+/// A fabric with one GPU whose answers do not match its state.
 struct Odd {
     id: ControlEndpointId,
     state: Mutex<State>,
@@ -18,11 +27,11 @@ struct Odd {
 #[derive(Default)]
 struct State {
     bound: Option<Bound>,
-    /// What a bind answers, and how long after it the binding shows.
+    /// The error of a bind, and the delay until its binding shows.
     bind: Option<DriverError>,
     shows_after: Option<Duration>,
     shows_at: Option<Instant>,
-    /// Unbinds that are answered with yes and not done.
+    /// Unbinds that succeed without an effect.
     unbinds_ignored: u32,
     unbinds: u32,
     resets: u32,
@@ -162,17 +171,7 @@ async fn a_bind_that_comes_about_late_is_found_and_taken_back() {
     let failure = went.unwrap_err();
     assert_eq!(failure.code, ExitCode::Generic, "{failure}");
     assert!(failure.message.contains("read back free"), "{failure}");
-    assert_eq!(
-        steps,
-        [
-            "read before",
-            "bind",
-            "watch for a late bind",
-            "unbind",
-            "read after",
-            "reset"
-        ]
-    );
+    assert_eq!(steps, UNDONE);
     assert_eq!((after.unbinds, after.resets, after.bound), (1, 1, None));
 }
 
@@ -192,17 +191,7 @@ async fn who_interrupts_it_while_it_waits_for_the_binding_finds_it_undone() {
     let (went, steps, after) = tried_until(state, stop, std::future::pending()).await;
     let failure = went.unwrap_err();
     assert!(failure.message.contains("interrupted") && failure.message.contains("read back free"));
-    assert_eq!(
-        steps,
-        [
-            "read before",
-            "bind",
-            "watch for a late bind",
-            "unbind",
-            "read after",
-            "reset"
-        ]
-    );
+    assert_eq!(steps, UNDONE);
     assert_eq!((after.unbinds, after.shows_at), (1, None));
 }
 
