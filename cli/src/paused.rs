@@ -23,7 +23,7 @@ fn lines(pauses: &[Pause], plan: &Plan) -> Vec<String> {
     let touched: BTreeSet<&ControlEndpointId> = steps.map(|step| &step.target.unit_at.endpoint).collect();
     let line = |pause: &Pause| {
         let holds = match &pause.what {
-            Paused::All | Paused::Restored => !touched.is_empty(),
+            Paused::All | Paused::Restored | Paused::Damaged(_) => !touched.is_empty(),
             Paused::Endpoint(endpoint) => touched.contains(endpoint),
             Paused::Automation | Paused::Schedule(_) => return None,
         };

@@ -3,7 +3,7 @@
 use super::Outcome;
 use crate::exit_code::ExitCode;
 use crate::output::say;
-use crate::wire_up;
+use crate::wire_up::{self, Copied, Damaged};
 use std::path::PathBuf;
 
 #[derive(Debug, clap::Args)]
@@ -61,6 +61,7 @@ pub fn backup(args: &BackupArgs) -> Outcome {
         copied.revision,
         copied.bytes
     ));
+    say_damaged(&copied);
     say(&format!(
         "hint: keep {} too, and apart from it: what is sealed in the copy, such as the passwords of endpoints, can't be opened without",
         args.data_dir.join(wire_up::SECRET_KEY).display()
@@ -76,6 +77,7 @@ pub fn restore(args: &RestoreArgs) -> Outcome {
         copied.cluster,
         copied.revision
     ));
+    say_damaged(&copied);
     if !copied.has_checksum {
         say("it has no checksum, as backups of earlier versions: what was changed in it since can't be told");
     }
@@ -86,4 +88,13 @@ pub fn restore(args: &RestoreArgs) -> Outcome {
         "hint: start its manager with poolwright serve; it changes nothing until poolwright resume --restored accepts what poolwright diff shows",
     );
     Ok(ExitCode::Ok)
+}
+
+/// A copy has damaged documents as they are.
+fn say_damaged(copied: &Copied) {
+    for Damaged { kind, id, reason } in &copied.damaged {
+        say(&format!(
+            "damaged document {kind}/{id}: {reason}; look for it in an earlier backup"
+        ));
+    }
 }

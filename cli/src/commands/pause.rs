@@ -52,8 +52,10 @@ Examples:
   poolwright resume --all
   poolwright resume --endpoint box-1
   poolwright resume --restored
+  poolwright resume --damaged composition/web-9a0138-1
 
-It takes back the pause of that name and no other: an endpoint that was paused by itself stays so after --all.";
+It takes back the pause of that name and no other: an endpoint that was paused by itself stays so after --all.
+With --damaged the document is discarded: make a backup first, and read the next steps in `poolwright doctor`.";
 
 #[derive(Debug, clap::Args)]
 #[group(required = true, multiple = false)]
@@ -68,6 +70,10 @@ struct WhatArgs {
     /// `poolwright diff` shows
     #[arg(long)]
     restored: bool,
+    /// A damaged document, which pauses every change of hardware (resume only): discards it. The record of a GPU and a
+    /// claim are written again; the GPUs of a composition are foreign until `poolwright endpoint adopt`
+    #[arg(long, value_name = "KIND/ID", value_parser = document)]
+    damaged: Option<String>,
     /// Every change at one management service
     #[arg(long, value_name = "NAME")]
     endpoint: Option<ControlEndpointId>,
@@ -76,8 +82,18 @@ struct WhatArgs {
     schedule: Option<ScheduleId>,
 }
 
+fn document(text: &str) -> Result<String, String> {
+    match text.split_once('/') {
+        Some((kind, id)) if !kind.is_empty() && !id.is_empty() => Ok(text.to_owned()),
+        _ => Err("write it as KIND/ID, as poolwright doctor does".to_owned()),
+    }
+}
+
 impl WhatArgs {
     fn what(self) -> Paused {
+        if let Some(document) = self.damaged {
+            return Paused::Damaged(document);
+        }
         match (self.schedule, self.endpoint) {
             (Some(schedule), _) => Paused::Schedule(schedule),
             (None, Some(endpoint)) => Paused::Endpoint(endpoint),
@@ -98,6 +114,9 @@ pub async fn pause(args: PauseArgs, output: Output) -> Outcome {
 pub async fn resume(args: ResumeArgs, output: Output) -> Outcome {
     let api = Api::new(&args.manager)?;
     let what = args.what.what();
+    if let Paused::Damaged(document) = &what {
+        args.detach.confirm.confirm(&format!("discard {document}"))?;
+    }
     let body = json!({ "what": what });
     switch(&api, "resume", (&what, args.detach), &body, output).await
 }

@@ -20,7 +20,7 @@ use poolwright_service::endpoint::Standing;
 use poolwright_service::keep::{Keep, Level};
 use poolwright_service::subscription::{Allowed, Network};
 use poolwright_service::suspicion::USUAL_THRESHOLD;
-use poolwright_service::{Composer, Keys, Options, Paused, runner};
+use poolwright_service::{CheckResult, Composer, Keys, Options, Paused, runner};
 use std::convert::Infallible;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::num::NonZeroUsize;
@@ -349,6 +349,12 @@ async fn manage(
             pause.what.resume()
         ));
     }
+    let documents = composer.damage_readiness();
+    let is_ready = documents.result == CheckResult::Ok;
+    if !is_ready {
+        let (reason, hint) = (documents.message, documents.hint.unwrap_or_default());
+        say(&format!("everything is paused: {reason}; {hint}"));
+    }
     match &args.tls_cert {
         Some(file) => say(&format!("certificate {}, account admin", file.display())),
         None => say(&format!("authority {}, account admin", api.ca.display())),
@@ -357,7 +363,11 @@ async fn manage(
         let file = args.data_dir.join("initial-admin-password");
         say(&format!("its password is in {}", file.display()));
     }
-    say(&format!("ready https://{}", reachable(api.address)));
+    let ready = match is_ready {
+        true => "ready",
+        false => "not ready; serving",
+    };
+    say(&format!("{ready} https://{}", reachable(api.address)));
     runner::run(composer.clone(), CancellationToken::new()).await;
     std::future::pending().await
 }

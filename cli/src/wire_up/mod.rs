@@ -25,6 +25,7 @@ pub use manager::{
     ApiServing, EventOptions, Limits, ServedApi, SiteCertificate, listen, manager_address, serve_api,
     unreached,
 };
+pub use poolwright_store::{Copied, Damaged};
 pub use rack::{
     EndpointInfo, Rack, RackServing, ServedRack, endpoints_of, files_of_rack, last_address, read_rack,
     serve_rack, serve_recording,

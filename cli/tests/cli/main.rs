@@ -16,6 +16,7 @@ mod composing_by_redfish;
 mod confirming;
 mod credentials;
 mod cut_off;
+mod damaged;
 mod declaring;
 mod demo;
 mod discovery;

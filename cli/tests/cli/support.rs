@@ -195,6 +195,12 @@ pub struct Server {
     pub url: String,
 }
 
+/// The address in the line that ends a start.
+fn served_at(line: &str) -> Option<&str> {
+    let prefixes = ["ready ", "not ready; serving "];
+    prefixes.iter().find_map(|prefix| line.strip_prefix(prefix))
+}
+
 impl Server {
     /// Starts it, and doesn't wait until it is ready.
     pub fn begin<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Self {
@@ -216,7 +222,7 @@ impl Server {
         let mut said = Vec::new();
         let ready = async {
             while let Some(line) = lines.next_line().await.unwrap() {
-                if let Some(url) = line.strip_prefix("ready ") {
+                if let Some(url) = served_at(&line) {
                     return url.to_owned();
                 }
                 said.push(line);
@@ -247,7 +253,7 @@ impl Server {
             loop {
                 let said = std::fs::read_to_string(log).unwrap();
                 let mut lines = said.split_inclusive('\n').filter(|line| line.ends_with('\n'));
-                if let Some(url) = lines.find_map(|line| line.strip_prefix("ready ")) {
+                if let Some(url) = lines.find_map(served_at) {
                     return url.trim().to_owned();
                 }
                 tokio::time::sleep(Duration::from_millis(20)).await;

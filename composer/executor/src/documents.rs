@@ -12,7 +12,8 @@ use poolwright_store::Stored;
 use serde::{Serialize, de::DeserializeOwned};
 
 /// What is kept beside documents, and has a format all the same.
-pub const JOURNAL: &str = "journal";
+pub use crate::unreadable::ORIGINAL as UNREADABLE;
+pub use poolwright_store::JOURNAL;
 pub const EVENT: &str = "event";
 
 /// The names of all kinds.

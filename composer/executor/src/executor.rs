@@ -9,7 +9,7 @@ use crate::hooks::{Hooks, Moment};
 use crate::ledger::{Begins, Entry, Halt};
 use crate::line::Line;
 use crate::live::Live;
-use crate::load::load;
+use crate::load::{load, missing};
 use crate::operation::{Operation, Stop};
 use crate::options::Options;
 use crate::order::{Watch, Wish};
@@ -207,7 +207,10 @@ impl Executor {
             return Ok(Some(live.operation()));
         }
         let mut operation = match load(&*inner.cx.store, id).await {
-            Err(error @ StoreError::Malformed { .. }) => return inner.stand_in(id, error).await.map(Some),
+            Err(error) if error.is_unreadable() => return inner.stand_in(id, error).await.map(Some),
+            Ok(None) if inner.is_open(id).await? => {
+                return inner.stand_in(id, missing("operation", id)).await.map(Some);
+            }
             loaded => loaded?,
         };
         if let Some(operation) = operation.as_mut().filter(|found| !found.state.has_ended()) {

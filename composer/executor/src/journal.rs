@@ -158,7 +158,9 @@ impl Journal {
                     let message = format!("{kind} {id} was written by somebody else");
                     return Err(Halt::Fenced { kind, message });
                 }
-                Err(error @ StoreError::Malformed { .. }) => return Err(Halt::broken(&error)),
+                Err(error @ (StoreError::Malformed { .. } | StoreError::Damaged { .. })) => {
+                    return Err(Halt::broken(&error));
+                }
                 Err(error @ StoreError::Unavailable { .. }) => {
                     tracing::warn!(operation = %self.id, %error, "waiting for the store");
                     let waiting_for = Some(format!("the store: {error}"));

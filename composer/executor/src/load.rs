@@ -34,20 +34,22 @@ async fn fold(store: &dyn Store, mut operation: Operation) -> Result<Operation, 
     Ok(operation)
 }
 
+/// A document that an open operation must have, and that is not there.
+pub(crate) fn missing(kind: &str, id: &OperationId) -> StoreError {
+    StoreError::Malformed {
+        kind: kind.to_owned(),
+        id: id.to_string(),
+        reason: "it is missing".to_owned(),
+    }
+}
+
 /// An open operation with all that is needed to carry it on.
 pub(crate) async fn adopt(cx: &Context, id: &OperationId) -> Result<Live, StoreError> {
     let store = &*cx.store;
-    let missing = |kind: &str, id: &str| StoreError::Malformed {
-        kind: kind.to_owned(),
-        id: id.to_owned(),
-        reason: "it is missing".to_owned(),
-    };
-    let operation = load(store, id)
-        .await?
-        .ok_or_else(|| missing("operation", id.as_str()))?;
+    let operation = load(store, id).await?.ok_or_else(|| missing("operation", id))?;
     let plan = read::<PlanRecord>(store, id.as_str())
         .await?
-        .ok_or_else(|| missing("plan", id.as_str()))?;
+        .ok_or_else(|| missing("plan", id))?;
     let mut records = BTreeMap::new();
     for gpu in operation.steps.iter().flat_map(|record| &record.step.target.gpus) {
         if records.contains_key(gpu) {

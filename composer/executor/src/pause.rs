@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 
-/// What can be paused. Written `all`, `automation`, `restored`, `endpoint/NAME` or `schedule/NAME`.
+/// What can be paused. Written `all`, `automation`, `restored`, `damaged/KIND/ID`, `endpoint/NAME` or `schedule/NAME`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(into = "String", try_from = "String")]
 pub enum Paused {
@@ -30,6 +30,9 @@ pub enum Paused {
     /// Every change of hardware: the store is an older state, and nobody has accepted yet what became of the
     /// hardware since. Set by the manager itself.
     Restored,
+    /// Every change of hardware, while the document `KIND/ID` is damaged on which a change may rest. Set by the manager
+    /// itself, and never stored.
+    Damaged(String),
     /// Every change at one control endpoint.
     Endpoint(ControlEndpointId),
     /// What one schedule wants. It holds no operation: a schedule that is paused begins none.
@@ -37,12 +40,13 @@ pub enum Paused {
 }
 
 impl Paused {
-    /// The command that lets it go on.
+    /// The command that lets it go on; for damage the one that names the next steps.
     pub fn resume(&self) -> String {
         match self {
             Self::All => "poolwright resume --all".to_owned(),
             Self::Automation => "poolwright resume --automation".to_owned(),
             Self::Restored => "poolwright resume --restored".to_owned(),
+            Self::Damaged(_) => "poolwright doctor".to_owned(),
             Self::Endpoint(endpoint) => format!("poolwright resume --endpoint {endpoint}"),
             Self::Schedule(schedule) => format!("poolwright resume --schedule {schedule}"),
         }
@@ -75,7 +79,7 @@ impl Pause {
     /// Whether it holds a change of this kind at this endpoint.
     pub fn holds(&self, kind: OperationKind, endpoint: &ControlEndpointId) -> bool {
         match &self.what {
-            Paused::All | Paused::Restored => true,
+            Paused::All | Paused::Restored | Paused::Damaged(_) => true,
             Paused::Automation => kind.is_automatic(),
             Paused::Endpoint(paused) => paused == endpoint,
             Paused::Schedule(_) => false,
@@ -94,7 +98,7 @@ impl fmt::Display for Pause {
     /// Such as `everything is paused by admin since 2026-03-02T12:00:00Z: the rack is moved`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.what {
-            Paused::All | Paused::Restored => f.write_str("everything")?,
+            Paused::All | Paused::Restored | Paused::Damaged(_) => f.write_str("everything")?,
             Paused::Automation => f.write_str("automation")?,
             Paused::Endpoint(endpoint) => write!(f, "endpoint {endpoint}")?,
             Paused::Schedule(schedule) => write!(f, "schedule {schedule}")?,
@@ -113,6 +117,7 @@ impl fmt::Display for Paused {
             Self::All => f.pad("all"),
             Self::Automation => f.pad("automation"),
             Self::Restored => f.pad("restored"),
+            Self::Damaged(document) => write!(f, "damaged/{document}"),
             Self::Endpoint(endpoint) => write!(f, "endpoint/{endpoint}"),
             Self::Schedule(schedule) => write!(f, "schedule/{schedule}"),
         }
@@ -126,6 +131,9 @@ impl FromStr for Paused {
             ("all", _) => Ok(Self::All),
             ("automation", _) => Ok(Self::Automation),
             ("restored", _) => Ok(Self::Restored),
+            (_, Some(("damaged", document))) if document.contains('/') => {
+                Ok(Self::Damaged(document.to_owned()))
+            }
             (_, Some(("endpoint", endpoint))) => endpoint
                 .parse()
                 .map(Self::Endpoint)
@@ -259,6 +267,7 @@ mod tests {
             Paused::All,
             Paused::Automation,
             Paused::Restored,
+            Paused::Damaged("composition/web-1".to_owned()),
             endpoint,
             schedule,
         ] {
@@ -266,7 +275,14 @@ mod tests {
             let json = serde_json::to_string(&what).unwrap();
             assert_eq!(serde_json::from_str::<Paused>(&json).unwrap(), what, "{json}");
         }
-        for wrong in ["", "everything", "endpoint/", "endpoint", "schedule/"] {
+        for wrong in [
+            "",
+            "everything",
+            "endpoint/",
+            "endpoint",
+            "schedule/",
+            "damaged/x",
+        ] {
             assert!(wrong.parse::<Paused>().is_err(), "{wrong:?}");
         }
     }

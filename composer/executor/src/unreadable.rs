@@ -24,7 +24,7 @@ use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The kind under which the document is kept of an operation that was ended unread.
-pub(crate) const ORIGINAL: &str = "unreadable-operation";
+pub const ORIGINAL: &str = "unreadable-operation";
 
 /// What is shown in its place.
 pub(crate) async fn stand_in(
@@ -33,9 +33,17 @@ pub(crate) async fn stand_in(
     why: &str,
     now: Timestamp,
 ) -> Result<Operation, StoreError> {
-    let found = store.get(Operation::KIND, id.as_str()).await?;
+    let found = as_far_as_readable(store.get(Operation::KIND, id.as_str()).await)?.flatten();
     let found = found.and_then(|found| serde_json::from_str(found.json.get()).ok());
     Ok(quarantined(known_of(id, &found.unwrap_or_default(), now), why))
+}
+
+/// `None`: it is damaged, or of another version.
+fn as_far_as_readable<T>(read: Result<T, StoreError>) -> Result<Option<T>, StoreError> {
+    match read {
+        Err(error) if error.is_unreadable() => Ok(None),
+        read => read.map(Some),
+    }
 }
 
 /// Shown as held for somebody, who is told why.
@@ -91,7 +99,7 @@ fn known_of(id: &OperationId, found: &Value, now: Timestamp) -> Operation {
 pub(crate) async fn reason(cx: &Context, id: &OperationId) -> Result<Option<String>, StoreError> {
     match adopt(cx, id).await {
         Ok(_) => Ok(None),
-        Err(error @ StoreError::Malformed { .. }) => Ok(Some(error.to_string())),
+        Err(error) if error.is_unreadable() => Ok(Some(error.to_string())),
         Err(error) => Err(error),
     }
 }
@@ -125,14 +133,14 @@ pub(crate) async fn give_up(
 /// All in one commit, which expects that nobody has written for the operation since.
 async fn try_give_up(cx: &Context, id: &OperationId, why: &str, wish: &Resolve) -> Result<(), StoreError> {
     let (store, now) = (&*cx.store, cx.clock.now());
-    let found = store.get(Operation::KIND, id.as_str()).await?;
-    let lines = store.journal(id, 0).await?;
+    let found = as_far_as_readable(store.get(Operation::KIND, id.as_str()).await)?;
+    let lines = as_far_as_readable(store.journal(id, 0).await)?;
     let mut batch = Batch::new();
-    batch.expect(
-        Operation::KIND,
-        id.as_str(),
-        found.as_ref().map(|found| found.revision),
-    );
+    if let Some(found) = &found {
+        let revision = found.as_ref().map(|found| found.revision);
+        batch.expect(Operation::KIND, id.as_str(), revision);
+    }
+    let found = found.flatten();
     let known = found
         .as_ref()
         .and_then(|found| serde_json::from_str(found.json.get()).ok());
@@ -145,14 +153,21 @@ async fn try_give_up(cx: &Context, id: &OperationId, why: &str, wish: &Resolve) 
             cause: StopCause::Cancelled(by.clone()),
             message: format!("ended unread by {by}: {reason}; {why}"),
         }),
-        seq: lines.last().map_or(0, |line| line.seq) + 1,
+        seq: match &lines {
+            Some(lines) => lines.last().map_or(0, |line| line.seq) + 1,
+            None => 0,
+        },
         ..known_of(id, &known.unwrap_or_default(), now)
     };
     let line = Noted {
         at: now,
         line: Line::Accepted { by, reason },
     };
-    batch.line(id, ended.seq, &line)?;
+    match lines {
+        Some(_) => drop(batch.line(id, ended.seq, &line)?),
+        // With a damaged line in its journal the operation would stay unreadable.
+        None => drop(batch.forget(id)),
+    }
     batch.event(&Event::operation(now, &ended))?;
     batch.put(&ended)?.end(id);
     if let Some(found) = found {

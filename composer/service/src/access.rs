@@ -120,16 +120,17 @@ impl Access {
         {
             return Ok(kept);
         }
-        let found = read::<AccessRules>(self.store.as_ref(), AccessRules::default().id()).await?;
-        let kept = match found {
-            Some(Versioned { value, revision }) => Kept {
+        let kept = match read::<AccessRules>(self.store.as_ref(), AccessRules::default().id()).await {
+            Ok(Some(Versioned { value, revision })) => Kept {
                 rules: value,
                 revision: Some(revision),
             },
-            None => Kept {
+            // Every login reads the rules, also that of the administrator who discards damaged ones.
+            Ok(None) | Err(StoreError::Damaged { .. }) => Kept {
                 rules: AccessRules::default(),
                 revision: None,
             },
+            Err(error) => return Err(error),
         };
         // The rules may be newer than `revision`. That is harmless: the next request then reloads them.
         *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some((revision, kept));

@@ -131,6 +131,8 @@ impl From<StoreError> for ServiceError {
             StoreError::Malformed { .. } => told.with_hint(
                 "was it written by a newer Poolwright? start that one again; poolwright doctor has more",
             ),
+            StoreError::Damaged { .. } => told
+                .with_hint("poolwright doctor has the next steps; if it does not answer, restore a backup"),
             _ => told,
         }
     }

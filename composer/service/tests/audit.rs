@@ -36,6 +36,25 @@ fn in_memory() -> Arc<dyn Store> {
     Arc::new(SqliteStore::in_memory().unwrap())
 }
 
+/// Fault 99: a damaged head. Without it no change could be begun.
+#[tokio::test]
+async fn a_damaged_head_is_written_again_from_the_entries() {
+    let rotten = Arc::new(SqliteStore::in_memory().unwrap());
+    let store: Arc<dyn Store> = rotten.clone();
+    let earlier = log(&store);
+    for n in 1..=3 {
+        earlier.note(asked(n)).await.unwrap();
+    }
+    rotten.flip_bit("audit-head", "head", 17).unwrap();
+    let later = log(&store);
+    assert_eq!(later.head().await.unwrap().last.seq, 3);
+    assert_eq!(later.note(asked(4)).await.unwrap(), 4);
+    assert!(store.damaged().is_empty());
+    let head = later.head().await.unwrap();
+    assert_eq!((head.before.seq, head.last.seq), (0, 4));
+    assert_eq!(verified(&later).await.unwrap(), head.last);
+}
+
 /// Goes through all entries from the first that is kept.
 async fn verified(log: &Audit) -> Result<Mark, Broken> {
     let head = log.head().await.unwrap();

@@ -5,8 +5,8 @@
 use jiff::Timestamp;
 use poolwright_executor::Charge;
 use poolwright_model::id::ControlEndpointId;
-use poolwright_service::leases::{Leases, Round, Sharing, Takeover, TokioClock};
-use poolwright_store::{Batch, Committed, Layer, SqliteStore, Store, StoreError};
+use poolwright_service::leases::{Lease, Leases, Round, Sharing, Takeover, TokioClock};
+use poolwright_store::{Batch, Committed, Layer, SqliteStore, Store, StoreError, Stored};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -412,6 +412,20 @@ async fn an_answer_that_comes_for_another_epoch_changes_nothing() {
     assert!(from(&b) > Some(Instant::now() + WRITE * 2));
 }
 
+/// Fault 99: a lease that was damaged and discarded. Agents refuse an epoch below the highest that they have seen.
+#[tokio::test(start_paused = true)]
+async fn a_lost_lease_is_taken_with_a_higher_epoch() {
+    let pool = Pool::new();
+    let (a, b) = (pool.manager("a"), pool.manager("b"));
+    pool.round(&a).await;
+    let before = a.tenure(&endpoint("box-1")).unwrap().epoch;
+    let mut batch = Batch::new();
+    batch.delete(Lease::KIND, "endpoint/box-1");
+    pool.store.commit(batch).await.unwrap();
+    pool.round(&b).await;
+    assert!(b.tenure(&endpoint("box-1")).unwrap().epoch > before);
+}
+
 /// Fault 53: terms are counted on a clock that nobody sets; whatever the wall clock says, no lease is lost to it, and
 /// none kept for it.
 #[tokio::test(start_paused = true)]
@@ -512,10 +526,11 @@ async fn managers_with_copies_of_one_directory_do_not_depose_each_other() {
         pool.manager_at("copy", "home", &[]),
     );
     pool.round(&a).await;
+    let before = a.tenure(&endpoint("box-1")).unwrap().epoch;
     pool.live(&[&a, &copy], TERM * 10).await;
     assert_eq!(in_charge(&a), ["box-1", "box-2"]);
     assert!(in_charge(&copy).is_empty());
-    assert_eq!(a.tenure(&endpoint("box-1")).unwrap().epoch, Some(1));
+    assert_eq!(a.tenure(&endpoint("box-1")).unwrap().epoch, before);
 }
 
 /// Fault 75: the first of them is dead. What it sent is waited for, whatever its directory was called.

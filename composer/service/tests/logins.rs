@@ -434,3 +434,48 @@ async fn on_a_full_disk_logins_work_and_failures_are_counted_in_memory() {
     manager.guess(5, ADMIN, "10.0.0.8").await;
     assert!(manager.admin_is_locked("10.0.0.8").await);
 }
+
+/// Fault 99: a login is needed to discard a damaged document.
+#[tokio::test]
+async fn damaged_limits_and_counters_refuse_no_login() {
+    let store = Arc::new(SqliteStore::in_memory().unwrap());
+    let manager = Manager::start(store.clone(), Arc::new(Hands::default())).await;
+    manager.guess(1, ADMIN, "10.0.0.7").await;
+    let rules = serde_json::json!({ "wrong_passwords": 7 });
+    manager.put("access-rules", "clients", &rules).await;
+    for kind in [
+        "access-rules",
+        "login-failures-of-sources",
+        "login-failures-of-account",
+    ] {
+        for document in store.list(kind).await.unwrap() {
+            store.flip_bit(kind, &document.id, 17).unwrap();
+        }
+    }
+    assert!(manager.admin_logs_in("10.0.0.7").await);
+}
+
+/// Fault 99: the account of the administrator, with `--new-admin-password`.
+#[tokio::test]
+async fn a_damaged_administrator_gets_another_password() {
+    let store = Arc::new(SqliteStore::in_memory().unwrap());
+    let manager = Manager::start(store.clone(), Arc::new(Hands::default())).await;
+    store.flip_bit("account", ADMIN, 17).unwrap();
+    let next = manager.next().await;
+    assert!(
+        !next
+            .accounts
+            .has_password(ADMIN, &manager.password)
+            .await
+            .unwrap()
+    );
+    let told = RefCell::new(String::new());
+    let tell = |password: &str| {
+        told.replace(password.to_owned());
+        Ok(())
+    };
+    next.accounts.renew(tell).await.unwrap();
+    let password = told.into_inner();
+    let login = next.log_in(ADMIN, &password, "10.0.0.7").await;
+    assert!(matches!(login, Login::Right(_)), "{login:?}");
+}

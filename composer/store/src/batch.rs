@@ -28,7 +28,10 @@ pub struct Write {
 pub struct Batch {
     pub(crate) expectations: Vec<Expectation>,
     pub(crate) writes: Vec<Write>,
+    /// Kind and id of damaged documents, as [`Store::damaged`](crate::Store::damaged) names them.
+    pub(crate) discarded: Vec<(String, String)>,
     pub(crate) lines: Vec<JournalLine>,
+    pub(crate) reopened: Vec<OperationId>,
     pub(crate) ended: Vec<OperationId>,
     pub(crate) events: Vec<Json>,
     pub(crate) forgotten: Vec<OperationId>,
@@ -93,6 +96,17 @@ impl Batch {
             .any(|write| write.kind == kind && write.id == id)
     }
 
+    /// Deletes a damaged document, by its name in [`Store::damaged`](crate::Store::damaged). A sound one stays.
+    pub fn discard(&mut self, kind: &str, id: &str) -> &mut Self {
+        self.discarded.push((kind.to_owned(), id.to_owned()));
+        self
+    }
+
+    /// Whether it changes documents: then its commit has a revision of its own.
+    pub(crate) fn changes_documents(&self) -> bool {
+        !self.writes.is_empty() || !self.discarded.is_empty()
+    }
+
     /// Adds a journal line. `seq` must follow the operation's last line (1 is the first, and opens the
     /// operation); else somebody else wrote in between, and nothing is committed.
     pub fn line(
@@ -109,6 +123,12 @@ impl Batch {
             json,
         });
         Ok(self)
+    }
+
+    /// Lists an operation that has not ended among the open ones again.
+    pub fn reopen(&mut self, operation: &OperationId) -> &mut Self {
+        self.reopened.push(operation.clone());
+        self
     }
 
     /// Ends the operation: it is open no more.

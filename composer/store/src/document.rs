@@ -15,6 +15,15 @@ pub struct Document {
     pub json: Json,
 }
 
+/// A document whose row changed on the disk since it was written.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Damaged {
+    /// As in the row: kind and id may be damaged, too.
+    pub kind: String,
+    pub id: String,
+    pub reason: String,
+}
+
 /// A line of an operation's journal.
 #[derive(Debug, Clone)]
 pub struct JournalLine {

@@ -1,5 +1,7 @@
 //! What can go wrong with the store.
 
+use crate::document::Damaged;
+
 /// Why something was not read or not committed. Nothing that ended in an error was acknowledged.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum StoreError {
@@ -22,6 +24,20 @@ pub enum StoreError {
         id: String,
         reason: String,
     },
+    /// A document or a journal line does not match its checksum.
+    #[error("damaged document {kind}/{id}: {reason}")]
+    Damaged {
+        kind: String,
+        id: String,
+        reason: String,
+    },
+}
+
+impl From<Damaged> for StoreError {
+    fn from(damaged: Damaged) -> Self {
+        let Damaged { kind, id, reason } = damaged;
+        Self::Damaged { kind, id, reason }
+    }
 }
 
 /// The hint for a damaged database.
@@ -50,6 +66,11 @@ impl StoreError {
 
     pub fn is_conflict(&self) -> bool {
         matches!(self, Self::Conflict { .. })
+    }
+
+    /// Another version wrote the document, or it is damaged: trying again does not help.
+    pub fn is_unreadable(&self) -> bool {
+        matches!(self, Self::Malformed { .. } | Self::Damaged { .. })
     }
 }
 

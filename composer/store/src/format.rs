@@ -7,7 +7,9 @@
 use crate::OpenError;
 
 /// What this Poolwright writes. `tests/versions/documents-NNNN.json` has documents of each.
-pub const DOCUMENT_FORMAT: u32 = 1;
+///
+/// Format 2: rows have checksums. An earlier program would write a document and leave its old checksum.
+pub const DOCUMENT_FORMAT: u32 = 2;
 
 /// The marker that holds it. It is absent where a store was written last before there was one: that is format 1.
 pub(crate) const FORMAT: &str = "document-format";

@@ -1,6 +1,6 @@
 //! A store around another one: it says what it does otherwise, and everything else is asked of the store below.
 
-use crate::{Batch, Committed, Document, Event, JournalLine, Order, Store, StoreError};
+use crate::{Batch, Committed, Damaged, Document, Event, JournalLine, Order, Store, StoreError};
 use async_trait::async_trait;
 use poolwright_model::id::OperationId;
 
@@ -67,6 +67,14 @@ impl<L: Layer> Store for L {
 
     fn unwritable(&self) -> Option<String> {
         self.below().unwritable()
+    }
+
+    fn damaged(&self) -> Vec<Damaged> {
+        self.below().damaged()
+    }
+
+    async fn verify(&self) -> Result<Vec<Damaged>, StoreError> {
+        self.read(self.below().verify()).await
     }
 
     fn is_remote(&self) -> bool {

@@ -11,7 +11,8 @@
 //!
 //! Invariants: an acknowledged commit survives kill -9 and a power cut. What was not acknowledged may be
 //! tried again. A revision is never given twice, not even to a document that was deleted and made anew.
-//! Whoever wants to be fenced puts an expectation on its lease into each batch.
+//! Whoever wants to be fenced puts an expectation on its lease into each batch. A damaged document is
+//! never returned: reading it is an error with its name, lists are without it, and [`Store::damaged`] has it.
 //!
 //! [`SqliteStore`] is the store of a single manager, [`PostgresStore`] that of several.
 
@@ -21,8 +22,10 @@ mod data_dir;
 mod document;
 mod error;
 mod format;
+mod integrity;
 mod layer;
 mod migrations;
+mod quarantine;
 mod remembering;
 mod statements;
 mod typed;
@@ -33,9 +36,10 @@ mod postgres;
 mod sqlite;
 
 pub use batch::{Batch, Committed, Expectation, Write};
-pub use document::{Document, Event, JournalLine, Json};
+pub use document::{Damaged, Document, Event, JournalLine, Json};
 pub use error::{OpenError, StoreError};
 pub use format::DOCUMENT_FORMAT;
+pub use integrity::{INDEX, JOURNAL};
 pub use layer::Layer;
 pub use postgres::{PostgresOptions, PostgresStore};
 pub use remembering::Remembering;
@@ -59,10 +63,11 @@ pub enum Order {
 /// Where documents, the journal and events are kept. Reads see every commit acknowledged before them.
 #[async_trait]
 pub trait Store: Send + Sync {
-    /// One document, or nothing.
+    /// One document, or nothing. [`StoreError::Damaged`] if it does not match its checksum.
     async fn get(&self, kind: &str, id: &str) -> Result<Option<Document>, StoreError>;
 
-    /// All documents of a kind, in the order of their ids.
+    /// All documents of a kind, in the order of their ids, without damaged ones. Look at [`Store::damaged`] afterwards, before
+    /// a change that rests on the list.
     async fn list(&self, kind: &str) -> Result<Vec<Document>, StoreError>;
 
     /// At most `limit` documents of a kind, in the order in which they were written last. What it costs depends
@@ -100,6 +105,14 @@ pub trait Store: Send + Sync {
     fn unwritable(&self) -> Option<String> {
         None
     }
+
+    /// Documents that were found damaged and were not written again since. Reads nothing.
+    fn damaged(&self) -> Vec<Damaged> {
+        Vec::new()
+    }
+
+    /// Verifies every document, as the start does, and returns the damaged ones: [`Store::damaged`] has them from then on.
+    async fn verify(&self) -> Result<Vec<Damaged>, StoreError>;
 
     /// Whether it is on the other side of a network, and may fall silent while whoever asks goes on: worth
     /// [`Remembering`].

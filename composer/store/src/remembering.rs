@@ -5,7 +5,7 @@
 //! nothing sent. Invariants: nothing is committed here; the journal, open operations and events are never told from memory, so that nobody carries
 //! on by what may be old. Whoever changes something by what it read commits first, and is refused.
 
-use crate::{Batch, Committed, Document, Event, JournalLine, Order, Store, StoreError};
+use crate::{Batch, Committed, Damaged, Document, Event, JournalLine, Order, Store, StoreError};
 use async_trait::async_trait;
 use poolwright_model::id::OperationId;
 use std::collections::BTreeMap;
@@ -165,6 +165,13 @@ impl Memory {
         }
     }
 
+    fn forget(&mut self) {
+        self.kinds.clear();
+        self.single.clear();
+        self.latest.clear();
+        self.counts.clear();
+    }
+
     fn latest(&self, kind: &str, limit: u32) -> Option<Vec<Document>> {
         let limit = limit as usize;
         if let Some((most, known)) = self.latest.get(kind)
@@ -236,11 +243,15 @@ impl Store for Remembering {
         if let Some(refusal) = self.memory().refusal() {
             return Err(refusal);
         }
-        let writes = batch.writes.clone();
+        let (writes, discards) = (batch.writes.clone(), !batch.discarded.is_empty());
         let answer = self.store.commit(batch).await;
         let mut memory = self.memory();
         match &answer {
             Ok(committed) => {
+                if discards {
+                    // Memory may have it from before it was damaged.
+                    memory.forget();
+                }
                 let written = writes.into_iter().map(|write| {
                     let document = write.json.map(|json| Document {
                         kind: write.kind.clone(),
@@ -288,6 +299,14 @@ impl Store for Remembering {
 
     fn unwritable(&self) -> Option<String> {
         self.store.unwritable()
+    }
+
+    fn damaged(&self) -> Vec<Damaged> {
+        self.store.damaged()
+    }
+
+    async fn verify(&self) -> Result<Vec<Damaged>, StoreError> {
+        self.store.verify().await
     }
 
     async fn journal(&self, operation: &OperationId, after: u64) -> Result<Vec<JournalLine>, StoreError> {

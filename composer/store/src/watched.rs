@@ -52,7 +52,7 @@ impl Layer for Watched {
     }
 
     async fn commit(&self, batch: Batch) -> Result<Committed, StoreError> {
-        if batch.writes.is_empty() {
+        if !batch.changes_documents() {
             return self.store.commit(batch).await;
         }
         self.watcher.begun();
@@ -61,8 +61,11 @@ impl Layer for Watched {
             writes: batch.writes.clone(),
             fate: Fate::InDoubt,
         };
+        let discards = !batch.discarded.is_empty();
         let answer = self.store.commit(batch).await;
         begun.fate = match &answer {
+            // Memory may have it from before it was damaged.
+            Ok(_) if discards => Fate::InDoubt,
             Ok(committed) => Fate::Committed(committed.revision),
             Err(StoreError::Unavailable { .. }) => Fate::InDoubt,
             Err(_) => Fate::Refused,

@@ -23,7 +23,7 @@ const fn open(number: u16, fault: &'static str, behaviour: &'static str, waits_f
 }
 
 /// The whole catalogue.
-pub const ROWS: [Row; 97] = [
+pub const ROWS: [Row; 101] = [
     covered(
         1,
         "The manager is killed at any moment of an operation",
@@ -492,5 +492,25 @@ pub const ROWS: [Row; 97] = [
         97,
         "A user names a destination for events that the manager must not reach",
         "Refused with the network or the option that is the rule",
+    ),
+    covered(
+        98,
+        "A bit flips in a stored document, in SQLite or in PostgreSQL",
+        "An error with the document's name, and never its content; the manager starts, is not ready, and sends nothing while a change could rest on it",
+    ),
+    covered(
+        99,
+        "A damaged document has to be recovered",
+        "Doctor says how: a backup, or it is discarded and written again from the store and the hardware's state; the GPUs of a composition are taken over by `endpoint adopt`",
+    ),
+    covered(
+        100,
+        "A bit flips in an operation's document, in its journal, or in the list of open operations",
+        "That operation is left alone with all its claims, until `ops resolve`; a damaged journal pauses all others, too. One that is not listed as open is listed again at the start",
+    ),
+    covered(
+        101,
+        "A database that an earlier release has left",
+        "Opened by this version and every later one, with all documents, journals and events; each row has a checksum from then on",
     ),
 ];

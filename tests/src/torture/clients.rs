@@ -8,6 +8,7 @@ use poolwright_service::schedule::ScheduleSpec;
 use poolwright_service::{
     Change, Composer, ErrorCode, How, OperationState, Release, Resolution, ServiceError,
 };
+use poolwright_store::Store;
 use serde_json::json;
 
 pub const CLIENT: &str = "client";

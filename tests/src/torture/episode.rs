@@ -4,6 +4,7 @@
 use super::world::World;
 use super::{clients, incidents, invariants, operators};
 use invariants::Invariant;
+use poolwright_store::Store;
 use std::time::Duration;
 
 /// Before everything comes to rest.
@@ -59,7 +60,7 @@ async fn act(world: &mut World) {
         let dies_in = (world.rng.u32(0..4) == 0).then(|| world.rng.u32(0..150));
         world.start(dies_in).await;
     }
-    match world.rng.u32(0..116) {
+    match world.rng.u32(0..120) {
         0..24 => clients::compose(world),
         24..38 => clients::release(world),
         38..45 => clients::attach(world).await,
@@ -88,8 +89,10 @@ async fn act(world: &mut World) {
         107 => operators::repair_policy(world).await,
         108 => incidents::renumber(world),
         109 => incidents::exchange(world).await,
-        110..113 => clients::submit_job(world),
-        113..116 => clients::end_job_at_once(world),
+        110 => incidents::flip(world).await,
+        111..114 => operators::resume_all(world).await,
+        114..117 => clients::submit_job(world),
+        117..120 => clients::end_job_at_once(world),
         _ => {}
     }
     let pause = match world.rng.u32(0..3) {
@@ -127,7 +130,11 @@ async fn rest(world: &mut World) {
     }
     operators::resume_all(world).await;
     clients::hear_all(world).await;
-    // Somebody may have paused it again meanwhile.
+    if operators::is_held_by_damage(world).await {
+        world.kill().await;
+        world.start(None).await;
+    }
+    // A client may have paused it again meanwhile.
     operators::resume_all(world).await;
     clients::remove_schedules(world).await;
     clients::end_jobs(world).await;

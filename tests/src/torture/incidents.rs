@@ -1,5 +1,5 @@
 //! Random incidents: requests and commits go wrong, others bind and unbind, GPUs are pulled, exchanged and
-//! renumbered, hosts restart, clocks are set.
+//! renumbered, bits of the store flip, hosts restart, clocks are set.
 
 use super::gate::Trouble;
 use super::world::World;
@@ -8,8 +8,8 @@ use jiff::SignedDuration;
 use poolwright_emulator::fault::{Fault, FaultKind};
 use poolwright_emulator::rack::{GpuIx, HostIx, PortIx};
 use poolwright_emulator::state::{HostPower, Job, State};
-use poolwright_executor::CompositionRecord;
-use poolwright_store::read_all;
+use poolwright_executor::{CompositionRecord, GpuRecord};
+use poolwright_store::{Store, Stored, read_all};
 use std::time::Duration;
 
 /// The one job that a GPU has at a time.
@@ -227,6 +227,42 @@ fn two_of_a_box(world: &mut World) -> Option<(GpuIx, GpuIx)> {
         .collect();
     let other = *others.get(world.rng.usize(0..others.len().max(1)))?;
     Some((one, other))
+}
+
+/// A bit of a document flips on the disk, while nothing goes on. Until an operator discards the document, no change may
+/// rest on it; the GPUs of a composition are adopted then.
+pub async fn flip(world: &mut World) {
+    let open = world.store.open_operations().await;
+    if open.is_ok_and(|open| !open.is_empty()) || !world.clients.is_empty() {
+        return;
+    }
+    let kind = [CompositionRecord::KIND, GpuRecord::KIND][world.rng.usize(0..2)];
+    let documents = world.store.list(kind).await.unwrap_or_default();
+    if documents.is_empty() {
+        return;
+    }
+    let document = &documents[world.rng.usize(0..documents.len())];
+    if let Ok(record) = serde_json::from_str::<CompositionRecord>(document.json.get()) {
+        let held = |gpu: &GpuIx| {
+            record
+                .composition
+                .held
+                .iter()
+                .any(|held| world.units.get(gpu) == Some(&held.unit))
+        };
+        for gpu in world.pooled().into_iter().filter(held).collect::<Vec<_>>() {
+            if let Some(port) = world.emulation.with(|state, _| state.bound_to(gpu)) {
+                world.perhaps_adopted.insert(gpu, port);
+            }
+        }
+        world.is_damaged = true;
+    }
+    let bit = world.rng.usize(..);
+    if let Err(error) = world.store.flip_bit(kind, &document.id, bit) {
+        panic!("a bit that can't be flipped: {error}");
+    }
+    world.faults += 1;
+    world.tell(format!("bit {bit} of {kind}/{} flips", document.id));
 }
 
 /// A GPU is pulled, or put back.

@@ -7,7 +7,7 @@ use poolwright_model::fault::FaultKind;
 use poolwright_model::id::OperationId;
 use poolwright_model::lifecycle::GpuState;
 use poolwright_service::Snapshot;
-use poolwright_store::read_all;
+use poolwright_store::{Store, Stored, read_all};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -234,13 +234,7 @@ fn what_others_bound_stays(world: &mut World) {
 async fn what_was_acknowledged_is_known(world: &mut World) {
     let mut forgotten = None;
     for id in &world.acknowledged {
-        if !matches!(
-            world
-                .store
-                .get(<Operation as poolwright_store::Stored>::KIND, id.as_str())
-                .await,
-            Ok(Some(_))
-        ) {
+        if !matches!(world.store.get(Operation::KIND, id.as_str()).await, Ok(Some(_))) {
             forgotten = Some(format!("{id} was acknowledged, and nobody knows it"));
         }
     }

@@ -71,6 +71,15 @@ pub async fn resume_all(world: &mut World) {
     }
 }
 
+/// Whether a damaged document holds everything up. One that the start could not read takes another start.
+pub async fn is_held_by_damage(world: &World) -> bool {
+    let pauses = world.ask(|manager| async move { manager.pauses().await }).await;
+    let pauses = pauses.and_then(Result::ok).unwrap_or_default();
+    pauses
+        .iter()
+        .any(|pause| matches!(pause.what, Paused::Damaged(_)))
+}
+
 /// An endpoint is removed, comes back and is adopted: whatever is next.
 pub async fn endpoint(world: &mut World) {
     let id = some_box(world);
@@ -121,10 +130,12 @@ pub async fn put_back(world: &mut World) {
         if standing(world, &id).await.is_none() {
             add(world, &id).await;
         }
-        if standing(world, &id).await == Some(Standing::Observed) {
+        let is_observed = standing(world, &id).await == Some(Standing::Observed);
+        if is_observed || world.is_damaged {
             adopt(world, id);
         }
     }
+    world.is_damaged = false;
     super::clients::hear_all(world).await;
 }
 

@@ -35,7 +35,9 @@ pub struct World {
     pub rng: Rng,
     pub emulation: Arc<Emulation>,
     /// The store as it is, past all faults: to look at.
-    pub store: Arc<dyn Store>,
+    pub store: Arc<SqliteStore>,
+    /// Compositions were damaged: their GPUs are adopted again.
+    pub is_damaged: bool,
     pub disk: Arc<Disk>,
     pub clock: Arc<JumpingClock>,
     pub witness: Arc<Witness>,
@@ -107,7 +109,7 @@ impl World {
             since: tokio::time::Instant::now(),
         };
         let foreign: BTreeMap<_, _> = rack.prebound.iter().copied().collect();
-        let store: Arc<dyn Store> = match SqliteStore::in_memory() {
+        let store = match SqliteStore::in_memory() {
             Ok(store) => Arc::new(store),
             Err(error) => panic!("a store in memory: {error}"),
         };
@@ -118,6 +120,7 @@ impl World {
             emulation,
             planted: plants::store(plant, store.clone()),
             store,
+            is_damaged: false,
             disk: Arc::default(),
             clock: Arc::default(),
             plant,

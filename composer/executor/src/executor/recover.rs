@@ -6,8 +6,9 @@ use crate::line::Line;
 use crate::load::adopt;
 use crate::log;
 use crate::operation::Operation;
+use crate::record::Claim;
 use poolwright_model::id::OperationId;
-use poolwright_store::StoreError;
+use poolwright_store::{Batch, StoreError, Stored, read, read_all};
 use std::collections::BTreeSet;
 use std::sync::{Arc, MutexGuard, PoisonError};
 
@@ -47,7 +48,7 @@ impl Executor {
                     inner.unreadable().remove(&id);
                     recovered.adopted.extend(is_ours.then_some(id));
                 }
-                Err(error @ StoreError::Malformed { .. }) => {
+                Err(error) if error.is_unreadable() => {
                     inner.leave_unread(&id, &error);
                     recovered.unreadable.push((id, error));
                 }
@@ -55,6 +56,35 @@ impl Executor {
             }
         }
         Ok(recovered)
+    }
+
+    /// Lists operations as open again that are not listed, have not ended and have claims: the list has no checksums, and
+    /// without its worker an operation would keep its claims for ever.
+    pub async fn reopen(&self) -> Result<(), StoreError> {
+        let store = &*self.inner.cx.store;
+        // An operation that ends in between has ended in its document.
+        let claims = read_all::<Claim>(store).await?;
+        let open = store.open_operations().await?;
+        let claiming: BTreeSet<_> = claims.into_iter().map(|claim| claim.value.operation).collect();
+        for id in claiming.iter().filter(|id| open.binary_search(id).is_err()) {
+            let mut batch = Batch::new();
+            match read::<Operation>(store, id.as_str()).await {
+                Ok(Some(found)) if found.value.state.has_ended() => continue,
+                Ok(Some(found)) => {
+                    batch.expect(Operation::KIND, id.as_str(), Some(found.revision));
+                }
+                Err(error) if !error.is_unreadable() => return Err(error),
+                _ => {}
+            }
+            batch.reopen(id);
+            match store.commit(batch).await {
+                Ok(_) => tracing::error!(operation = %id, "operation was not listed as open"),
+                // Another manager ends it.
+                Err(StoreError::Conflict { .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
     }
 }
 

@@ -21,14 +21,17 @@ impl Executor {
         let inner = Arc::clone(&self.inner);
         let halted = |error: StoreError| ResolveError::Halted(error.to_string());
         match load(&*inner.cx.store, id).await {
-            Ok(None) => return Err(ResolveError::NotFound(id.clone())),
+            Ok(None) if !inner.is_open(id).await.map_err(halted)? => {
+                return Err(ResolveError::NotFound(id.clone()));
+            }
             Ok(Some(operation)) if operation.state.has_ended() => {
                 return Err(ResolveError::NotNeeded {
                     operation: id.clone(),
                     state: operation.state,
                 });
             }
-            Ok(Some(_)) | Err(StoreError::Malformed { .. }) => {}
+            Ok(_) => {}
+            Err(error) if error.is_unreadable() => {}
             Err(error) => return Err(halted(error)),
         }
         if let Some(why) = unreadable::reason(&inner.cx, id).await.map_err(halted)? {
@@ -54,14 +57,16 @@ impl Inner {
         id: &OperationId,
         error: StoreError,
     ) -> Result<Operation, StoreError> {
-        let open = self.cx.store.open_operations().await?;
-        match open.binary_search(id) {
-            Ok(_) => {
-                let why = error.to_string();
-                unreadable::stand_in(&*self.cx.store, id, &why, self.cx.clock.now()).await
-            }
-            Err(_) => Err(error),
+        if !self.is_open(id).await? {
+            return Err(error);
         }
+        let why = error.to_string();
+        unreadable::stand_in(&*self.cx.store, id, &why, self.cx.clock.now()).await
+    }
+
+    /// Also where its document is missing, as after damage to the document's id.
+    pub(super) async fn is_open(&self, id: &OperationId) -> Result<bool, StoreError> {
+        Ok(self.cx.store.open_operations().await?.binary_search(id).is_ok())
     }
 
     /// Told once for each reason, however often it is looked at.

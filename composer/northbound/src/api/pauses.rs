@@ -29,7 +29,7 @@ struct Stop {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct GoOn {
-    /// `all`, `automation`, `endpoint/NAME` or `schedule/NAME`.
+    /// `all`, `automation`, `restored`, `damaged/KIND/ID`, `endpoint/NAME` or `schedule/NAME`.
     #[schemars(with = "String")]
     what: Paused,
 }

@@ -176,8 +176,11 @@ impl Accounts {
 
     /// Whether an account has this password. For the manager itself: nothing is counted.
     pub async fn has_password(&self, name: &str, password: &str) -> Result<bool, ServiceError> {
-        let Some(found) = self.read(name).await? else {
-            return Ok(false);
+        let found = match read::<Account>(self.store.as_ref(), name).await {
+            // No password opens a damaged account.
+            Ok(None) | Err(StoreError::Damaged { .. }) => return Ok(false),
+            Ok(Some(found)) => found,
+            Err(error) => return Err(error.into()),
         };
         password::matches(found.value.password_hash, password.to_owned(), &self.memory).await
     }

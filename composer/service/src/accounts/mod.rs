@@ -204,8 +204,11 @@ impl Accounts {
             store,
         };
         accounts.identify().await?;
-        if read::<Account>(accounts.store.as_ref(), ADMIN).await?.is_some() {
-            return Ok(accounts);
+        match read::<Account>(accounts.store.as_ref(), ADMIN).await {
+            Ok(None) => {}
+            // No login opens a damaged one until it is renewed.
+            Ok(Some(_)) | Err(StoreError::Damaged { .. }) => return Ok(accounts),
+            Err(error) => return Err(error.into()),
         }
         // Another administrator has deleted that one.
         if accounts
@@ -234,18 +237,23 @@ impl Accounts {
         &self,
         tell: impl FnOnce(&str) -> Result<(), ServiceError>,
     ) -> Result<(), ServiceError> {
-        let found = read::<Account>(self.store.as_ref(), ADMIN).await?;
+        let found = match read::<Account>(self.store.as_ref(), ADMIN).await {
+            Err(StoreError::Damaged { .. }) => None,
+            found => Some(found?),
+        };
         let drawn = password::random()?;
         let mut account = first(self.hashed(drawn.clone()).await?)?;
         tell(&drawn)?;
         let mut batch = Batch::new();
-        let revision = found.as_ref().map(|found| found.revision);
-        if let Some(before) = found.map(|found| found.value) {
-            account.id = before.id;
-            account.generation = before.generation + 1;
-            sessions::end_those_of(self.store.as_ref(), &account, None, &mut batch).await?;
+        if let Some(found) = found {
+            batch.expect(Account::KIND, ADMIN, found.as_ref().map(|found| found.revision));
+            if let Some(before) = found.map(|found| found.value) {
+                account.id = before.id;
+                account.generation = before.generation + 1;
+                sessions::end_those_of(self.store.as_ref(), &account, None, &mut batch).await?;
+            }
         }
-        batch.expect(Account::KIND, ADMIN, revision).put(&account)?;
+        batch.put(&account)?;
         self.store.commit(batch).await?;
         self.failures.unlock(&account.id).await
     }

@@ -165,7 +165,11 @@ impl Audit {
         for _ in 0..TRIES {
             let before = match known.take() {
                 Some(head) => Some(head),
-                None => read::<Head>(self.store.as_ref(), Head::default().id()).await?,
+                None => match self.stored_head().await {
+                    // Another manager wrote at the same moment.
+                    Err(StoreError::Conflict { .. }) => continue,
+                    found => found?,
+                },
             };
             let (mut head, revision) = match before {
                 Some(head) => (head.value, Some(head.revision)),
@@ -215,8 +219,47 @@ impl Audit {
 
     /// Where it begins and ends.
     pub async fn head(&self) -> Result<Head, ServiceError> {
-        let found = read::<Head>(self.store.as_ref(), Head::default().id()).await?;
-        Ok(found.map(|found| found.value).unwrap_or_default())
+        match read::<Head>(self.store.as_ref(), Head::default().id()).await {
+            Err(StoreError::Damaged { .. }) => Ok(self.head_of_entries().await?),
+            found => Ok(found?.map(|found| found.value).unwrap_or_default()),
+        }
+    }
+
+    /// The head as it is stored. A damaged one is written again: without it no change could be written down, also not the
+    /// request that discards it.
+    async fn stored_head(&self) -> Result<Option<Versioned<Head>>, StoreError> {
+        match read::<Head>(self.store.as_ref(), Head::default().id()).await {
+            Err(StoreError::Damaged { .. }) => {}
+            found => return found,
+        }
+        let head = self.head_of_entries().await?;
+        let mut batch = Batch::new();
+        batch
+            .expect(Page::KIND, &page_id(head.last.seq + 1), None)
+            .put(&head)?;
+        let revision = self.store.commit(batch).await?.revision;
+        tracing::warn!("damaged head of the audit log written again from its entries");
+        Ok(Some(Versioned {
+            value: head,
+            revision,
+        }))
+    }
+
+    /// What the entries say of the head. Of those that were forgotten they say nothing: after them the first entry counts as
+    /// forgotten, too.
+    async fn head_of_entries(&self) -> Result<Head, StoreError> {
+        let earliest = Order::EarliestFirst { after: 0 };
+        let first = written::<Page>(self.store.as_ref(), earliest, PAGES).await?;
+        let last = written::<Page>(self.store.as_ref(), Order::LatestFirst, PAGES).await?;
+        let first = first.first().and_then(|page| page.value.entries.first());
+        let last = last.first().and_then(|page| page.value.entries.last());
+        Ok(Head {
+            before: first
+                .filter(|entry| entry.seq > 1)
+                .map(Entry::mark)
+                .unwrap_or_default(),
+            last: last.map(Entry::mark).unwrap_or_default(),
+        })
     }
 
     /// At most so many of the latest, the earliest of them first.
@@ -268,7 +311,7 @@ impl Audit {
             // Whoever has something to write comes between.
             let mut turn = self.turn.lock().await;
             *turn = None;
-            let Some(found) = read::<Head>(self.store.as_ref(), Head::default().id()).await? else {
+            let Some(found) = self.stored_head().await? else {
                 return Ok(forgotten);
             };
             let mut head = found.value;

@@ -8,7 +8,7 @@ use crate::drift::{Drift, DriftKind};
 use crate::error::{ErrorCode, ServiceError};
 use jiff::Timestamp;
 use poolwright_executor::{
-    self as executor, Alarm, CompositionRecord, Operation, OperationState, Resolve, Said,
+    self as executor, Alarm, CompositionRecord, Operation, OperationState, Paused, Resolve, Said,
 };
 use poolwright_model::fault::FaultKind;
 use poolwright_model::id::{CompositionId, DemandId, GpuId, OperationId};
@@ -335,7 +335,7 @@ impl Composer {
     /// What an operator should know.
     pub async fn doctor(&self) -> Result<Vec<Check>, ServiceError> {
         let snapshot = self.discover(&()).await?;
-        let mut checks = vec![self.store_check().await];
+        let mut checks = vec![self.store_check().await, self.damage_check().await];
         checks.extend(self.certificate_check());
         let about_endpoints = checks.len();
         for endpoint in self.endpoints().await? {
@@ -397,7 +397,9 @@ impl Composer {
         });
         checks.push(self.returns_check().await?);
         checks.push(self.suspects_check().await?);
-        let pauses = self.all_pauses().await?;
+        let mut pauses = self.all_pauses().await?;
+        // The check of documents has these, with the next steps.
+        pauses.retain(|pause| !matches!(pause.what, Paused::Damaged(_)));
         let told: Vec<String> = pauses.iter().map(ToString::to_string).collect();
         checks.push(match pauses.first() {
             None => Check::ok("pauses", "nothing is paused"),

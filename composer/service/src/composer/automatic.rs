@@ -86,7 +86,7 @@ impl Composer {
     pub(super) async fn begun(&self, begun: &Begun) -> Result<Option<Operation>, ServiceError> {
         match self.executor.get(&begun.operation).await {
             Ok(operation) => Ok(operation),
-            Err(StoreError::Malformed { .. }) => Ok(None),
+            Err(error) if error.is_unreadable() => Ok(None),
             Err(error) => Err(error.into()),
         }
     }

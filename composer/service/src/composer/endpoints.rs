@@ -304,6 +304,7 @@ impl Composer {
 
     /// No composition holds GPUs through it, and no operation works at it.
     async fn is_not_used(&self, id: &ControlEndpointId) -> Result<(), ServiceError> {
+        self.refuse_while_damaged()?;
         let holders: Vec<String> = self
             .compositions()
             .await?

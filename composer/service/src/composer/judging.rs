@@ -152,7 +152,9 @@ impl Composer {
                     ..nobodys(what.to_string())
                 }
             }
-            Paused::All | Paused::Automation | Paused::Restored => nobodys(what.to_string()),
+            Paused::All | Paused::Automation | Paused::Restored | Paused::Damaged(_) => {
+                nobodys(what.to_string())
+            }
         };
         who.judge(ConfigureComponents, &[touched])
     }

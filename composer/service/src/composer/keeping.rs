@@ -284,7 +284,7 @@ impl Composer {
         let operation = match self.executor.get(pending.operation()).await {
             Ok(operation) => operation,
             // Left alone until somebody has looked into it; the others go on.
-            Err(StoreError::Malformed { .. }) => return Ok(Some(record)),
+            Err(error) if error.is_unreadable() => return Ok(Some(record)),
             Err(error) => return Err(error.into()),
         };
         if let Some(kept) = decided(record.clone(), operation.as_ref(), false) {

@@ -27,6 +27,7 @@
 //! * [`requests`]: from a plan to an operation; once a key.
 //! * [`credentials`]: the passwords of endpoints. [`rotating`]: other ones.
 //! * [`charge`]: one of several managers.
+//! * [`damage`]: documents that are not as they were written.
 //! * [`forecasting`]: how many GPUs will be wanted.
 //! * [`kept`]: what stays attached, or is attached ahead, because of that.
 //! * [`following`]: what is done once an operation is over.
@@ -65,6 +66,7 @@ mod changing;
 mod charge;
 mod closing;
 mod credentials;
+mod damage;
 mod declaring;
 pub mod documents;
 mod drifting;
@@ -287,6 +289,7 @@ pub struct Parts {
     turn: tokio::sync::Mutex<()>,
     /// Operations whose first commit is on its way.
     beginning: beginning::Beginning,
+    damage: damage::Damage,
     /// Endpoints of which was told that they give no answer.
     lost: Mutex<BTreeSet<ControlEndpointId>>,
     /// Held while one of them is told.
@@ -396,6 +399,7 @@ impl Composer {
             keeping: tokio::sync::Mutex::default(),
             turn: tokio::sync::Mutex::default(),
             beginning: beginning::Beginning::default(),
+            damage: damage::Damage::default(),
             lost: Mutex::default(),
             telling_silence: tokio::sync::Mutex::default(),
             measured: Mutex::default(),
@@ -479,15 +483,16 @@ impl Composer {
 
     /// All of a start but its end: nobody may ask it before [`Composer::open_up`].
     pub async fn take_up(&self) -> Result<(), ServiceError> {
-        self.recall_ids().await?;
-        self.connections.agents.recall().await?;
-        self.recall_pauses().await?;
-        self.recall_silence().await?;
-        self.share_secrets().await?;
-        self.settle_demands().await?;
-        self.look_first().await?;
-        self.begin_charge().await?;
-        self.take_up_operations().await
+        self.despite_damage(self.recall_ids().await)?;
+        self.despite_damage(self.connections.agents.recall().await.map_err(Into::into))?;
+        self.despite_damage(self.recall_pauses().await)?;
+        self.despite_damage(self.recall_silence().await)?;
+        self.despite_damage(self.share_secrets().await)?;
+        self.despite_damage(self.settle_demands().await)?;
+        self.despite_damage(self.look_first().await)?;
+        self.despite_damage(self.begin_charge().await)?;
+        self.despite_damage(self.executor.reopen().await.map_err(Into::into))?;
+        self.despite_damage(self.take_up_operations().await)
     }
 
     /// Adopts the operations that nobody works at and that are for this manager.

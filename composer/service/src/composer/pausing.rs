@@ -20,8 +20,9 @@ impl Composer {
     /// pause or its end was lost.
     pub async fn pauses(&self) -> Result<Vec<Pause>, ServiceError> {
         self.books.refresh(self.store.as_ref()).await?;
+        let damage = self.pauses_for_damage();
         let pages = self.books.pages();
-        let pauses: Vec<Pause> = pages.pauses.values().cloned().collect();
+        let pauses: Vec<Pause> = pages.pauses.values().cloned().chain(damage).collect();
         // While nobody can turn the page: what is older never comes after what is newer.
         self.executor.set_pauses(pauses.clone());
         Ok(pauses)
@@ -43,6 +44,11 @@ impl Composer {
             Paused::Endpoint(endpoint) => self.endpoint(endpoint).await.map(drop)?,
             Paused::Restored => {
                 let message = "whether the store was restored is known, and not for anybody to say";
+                let error = ServiceError::new(ErrorCode::BadRequest, message);
+                return Err(error.with_hint("to stop every change: poolwright pause --all"));
+            }
+            Paused::Damaged(_) => {
+                let message = "only the manager pauses for a damaged document";
                 let error = ServiceError::new(ErrorCode::BadRequest, message);
                 return Err(error.with_hint("to stop every change: poolwright pause --all"));
             }
@@ -68,6 +74,15 @@ impl Composer {
     /// Lets it go on. Other pauses stay: they are returned.
     pub async fn resume(&self, what: &Paused, by: &str) -> Result<Vec<Pause>, ServiceError> {
         self.may_pause(what).await?;
+        if let Paused::Damaged(document) = what {
+            self.discard_damaged(document, by).await?;
+            self.pauses().await?;
+            // Those that could not be read without this document.
+            self.take_up_operations().await?;
+            self.calendar_changed.notify_one();
+            self.queue_changed.notify_one();
+            return self.all_pauses().await;
+        }
         if let Paused::Schedule(schedule) = what {
             // The calendar's turn is never waited for with the lock of pauses.
             is_among(&self.all_pauses().await?, what)?;
@@ -110,6 +125,9 @@ impl Composer {
             }
             None => *told = None,
         }
+        // A pause must not wait while all documents are read.
+        drop(told);
+        self.poll_damage().await?;
         self.pauses().await.map(drop)
     }
 
@@ -119,7 +137,11 @@ impl Composer {
         let pauses = self.pauses().await?.into_iter();
         let at_one = pauses.filter_map(|pause| match &pause.what {
             Paused::Endpoint(endpoint) => Some((endpoint.clone(), pause)),
-            Paused::All | Paused::Automation | Paused::Restored | Paused::Schedule(_) => None,
+            Paused::All
+            | Paused::Automation
+            | Paused::Restored
+            | Paused::Damaged(_)
+            | Paused::Schedule(_) => None,
         });
         Ok(at_one.collect())
     }
@@ -159,7 +181,7 @@ impl Composer {
     pub(super) async fn may_change(&self, endpoint: &ControlEndpointId) -> Result<(), ServiceError> {
         let pauses = self.pauses().await?;
         let holds = |pause: &&Pause| match &pause.what {
-            Paused::All | Paused::Restored => true,
+            Paused::All | Paused::Restored | Paused::Damaged(_) => true,
             // Pausing an endpoint for another's mark must not keep anybody from taking it over.
             Paused::Automation => false,
             Paused::Endpoint(paused) => paused == endpoint && pause.by != MANAGER,
@@ -196,7 +218,10 @@ fn is_among(paused: &[Pause], what: &Paused) -> Result<(), ServiceError> {
     Err(ServiceError::not_found("pause", &what.to_string()).with_hint(hint))
 }
 
-fn held_by(pause: &Pause) -> ServiceError {
-    let hint = format!("nothing was begun; let it go on first: {}", pause.what.resume());
+pub(super) fn held_by(pause: &Pause) -> ServiceError {
+    let hint = match &pause.what {
+        Paused::Damaged(_) => "nothing changed; poolwright doctor lists the recovery steps".to_owned(),
+        what => format!("nothing was begun; let it go on first: {}", what.resume()),
+    };
     ServiceError::new(ErrorCode::Conflict, pause.to_string()).with_hint(hint)
 }

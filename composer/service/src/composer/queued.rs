@@ -15,7 +15,7 @@ use poolwright_model::composable::WhyNotKind;
 use poolwright_model::id::{DemandId, GpuId, TenantId};
 use poolwright_planner::queue::{self, Ahead, Expected, Found, Outlook, Rests, WaitingJob, width};
 use poolwright_planner::{Composition, Demand, PlanInput, Reserved, World};
-use poolwright_store::{StoreError, read, read_all};
+use poolwright_store::{read, read_all};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -435,7 +435,7 @@ impl Composer {
         for pending in jobs.iter().filter_map(|record| record.pending.as_ref()) {
             let operation = match self.executor.get(pending.operation()).await {
                 // Somebody must look at it, and it keeps nobody waiting.
-                Err(StoreError::Malformed { .. }) => None,
+                Err(error) if error.is_unreadable() => None,
                 found => found?,
             };
             let moves = |state| matches!(state, OperationState::Pending | OperationState::Running);

@@ -109,7 +109,7 @@ impl Composer {
 
     /// Why no job begins by itself just now, if none does.
     pub(super) async fn queue_is_paused(&self) -> Result<Option<String>, ServiceError> {
-        let stops = |paused: &Paused| matches!(paused, Paused::All | Paused::Automation | Paused::Restored);
+        let stops = |paused: &Paused| !matches!(paused, Paused::Endpoint(_) | Paused::Schedule(_));
         let pauses = self.pauses().await?;
         Ok(pauses
             .iter()

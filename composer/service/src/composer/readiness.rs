@@ -73,6 +73,7 @@ impl Composer {
         {
             checks.push(self.gpus_check(&snapshot));
         }
+        checks.push(self.damage_readiness());
         checks
     }
 

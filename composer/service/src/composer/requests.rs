@@ -274,6 +274,7 @@ impl Composer {
         plan: Plan,
         mut with: Batch,
     ) -> Result<Change, ServiceError> {
+        self.refuse_while_damaged()?;
         if let Some(Seen {
             composition,
             revision,

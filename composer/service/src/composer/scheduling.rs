@@ -267,7 +267,7 @@ impl Composer {
 
     /// Whether somebody paused what runs by itself.
     pub(super) async fn is_held_by_hand(&self) -> Result<bool, ServiceError> {
-        let stops = |paused: &Paused| matches!(paused, Paused::All | Paused::Automation | Paused::Restored);
+        let stops = |paused: &Paused| !matches!(paused, Paused::Endpoint(_) | Paused::Schedule(_));
         Ok(self.pauses().await?.iter().any(|pause| stops(&pause.what)))
     }
 

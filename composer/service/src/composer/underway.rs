@@ -2,10 +2,10 @@
 
 use super::Composer;
 use crate::error::ServiceError;
-use poolwright_executor::{Claim, OperationState};
+use poolwright_executor::{Claim, OperationState, PlanRecord};
 use poolwright_model::id::{DemandId, OperationId};
 use poolwright_planner::{Composition, Plan, Reserved};
-use poolwright_store::StoreError;
+use poolwright_store::read;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -47,7 +47,7 @@ impl Composer {
         for id in operations {
             let operation = match self.executor.get(id).await {
                 // Nobody can tell what becomes of it.
-                Err(StoreError::Malformed { .. }) => None,
+                Err(error) if error.is_unreadable() => None,
                 found => found?,
             };
             let goes_on = |state| matches!(state, OperationState::Pending | OperationState::Running);
@@ -96,9 +96,16 @@ impl Composer {
         if let Some(plan) = self.executor.plan(id) {
             return Ok(Some(plan));
         }
-        match self.executor.get(id).await {
-            Ok(Some(operation)) => Ok(Some(Arc::new(self.plan_of(&operation).await?))),
-            Ok(None) | Err(StoreError::Malformed { .. }) => Ok(None),
+        let operation = match self.executor.get(id).await {
+            Ok(Some(operation)) => operation,
+            Ok(None) => return Ok(None),
+            Err(error) if error.is_unreadable() => return Ok(None),
+            Err(error) => return Err(error.into()),
+        };
+        match read::<PlanRecord>(self.store.as_ref(), id.as_str()).await {
+            Ok(Some(found)) => Ok(Some(Arc::new(found.value.plan))),
+            Ok(None) => Ok(Some(Arc::new(self.plan_of(&operation).await?))),
+            Err(error) if error.is_unreadable() => Ok(None),
             Err(error) => Err(error.into()),
         }
     }

@@ -135,6 +135,7 @@ impl Composer {
         let record = self.demand(id).await?;
         self.may_want([&record.spec])?;
         may_be_withdrawn(&record)?;
+        self.refuse_while_damaged()?;
         self.is_suspended_by_none(id).await?;
         self.delete_unheld(id).await?;
         self.note_withdrawn(&record).await;
@@ -284,6 +285,7 @@ impl Composer {
         let found = read::<Schedule>(self.store.as_ref(), id.as_str()).await?;
         let found = found.ok_or_else(|| ServiceError::not_found("schedule", id.as_str()))?;
         self.may_schedule(&found.value.spec, &BTreeSet::new()).await?;
+        self.refuse_while_damaged()?;
         let mut batch = Batch::new();
         batch.delete(Schedule::KIND, id.as_str());
         for demand in &found.value.spec.demands {

@@ -142,6 +142,8 @@ pub type Busy<'b> = dyn Fn() -> BTreeSet<ControlEndpointId> + Send + Sync + 'b;
 
 /// What is found in the store.
 struct Found {
+    /// The store's revision, read before the leases.
+    revision: u64,
     managers: BTreeMap<String, Versioned<ManagerRecord>>,
     leases: BTreeMap<String, Versioned<Lease>>,
     wishes: BTreeMap<String, Versioned<Wish>>,
@@ -334,11 +336,13 @@ impl Leases {
                 .map(|found| (found.value.id().to_owned(), found))
                 .collect()
         }
+        let revision = self.store.revision().await?;
         // Managers last: one that a lease names and that is not there is dead, not new.
         let leases = by_id(read_all::<Lease>(&*self.store).await?);
         let wishes = by_id(read_all::<Wish>(&*self.store).await?);
         let managers = by_id(read_all::<ManagerRecord>(&*self.store).await?);
         Ok(Found {
+            revision,
             managers,
             leases,
             wishes,
@@ -462,7 +466,9 @@ impl Leases {
         };
         Some(Lease {
             id: id.to_owned(),
-            epoch: known.map_or(1, |lease| lease.epoch + 1),
+            // An agent refuses an epoch below the highest that it has seen, also after the lease was restored from a backup or
+            // lost to damage. Each change of an epoch is a commit, so none is higher than the revision.
+            epoch: known.map_or(0, |lease| lease.epoch).max(found.revision) + 1,
             manager: Some(self.me()?),
             after,
             since: now,

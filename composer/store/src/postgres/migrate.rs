@@ -1,12 +1,12 @@
 //! The tables: whose are they, which version.
 
 use super::connect::{Connections, no_connection, told, unusable};
-use super::sql::{numbered, signed};
+use super::sql::{self, numbered, signed};
 use crate::OpenError;
 use crate::cluster::{CLUSTER, Found, LEAP, RESTORED, Remembered, belonging, new_name, went_back};
 use crate::format::{self, DOCUMENT_FORMAT, FORMAT};
-use crate::migrations::MIGRATIONS;
-use crate::statements::{ADVANCE, LAST_REVISION, MARK, MARKED};
+use crate::migrations::{CHECKSUMS, MIGRATIONS};
+use crate::statements::{ADVANCE, FORGET_UNKNOWN, LAST_REVISION, MARK, MARKED};
 use deadpool_postgres::Transaction;
 use std::time::Duration;
 
@@ -16,8 +16,8 @@ const LOCK: i64 = 0x506c_7772;
 const VERSION: &str = "schema-version";
 /// The marker that says where these tables were when a manager opened them last.
 const HOME: &str = "home";
-/// How long another manager may take to make the tables.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// How long this or another manager may take to make the tables, or to compute the checksums of a large store.
+const PATIENCE: Duration = Duration::from_secs(600);
 
 /// Makes the tables, or brings them up to date. Tells the name of the cluster, and the number of its last commit.
 pub(super) async fn migrate(
@@ -96,6 +96,13 @@ async fn apply_missing(
         // Ids are compared byte by byte, as SQLite does, whatever the language of the database.
         let text = text.replace(" TEXT ", " TEXT COLLATE \"C\" ");
         transaction.batch_execute(&text).await.map_err(failed)?;
+    }
+    if (1..CHECKSUMS).contains(&applied) {
+        sql::add_checksums(&transaction).await.map_err(failed)?;
+    }
+    let unknown = transaction.execute(FORGET_UNKNOWN, &[]).await.map_err(failed)?;
+    if unknown > 0 {
+        tracing::error!(database = name, unknown, "names of open operations damaged");
     }
     let (schema, format) = (known.to_string(), DOCUMENT_FORMAT.to_string());
     for (marker, value) in [(VERSION, &schema), (FORMAT, &format), (CLUSTER, &cluster)] {

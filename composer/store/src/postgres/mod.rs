@@ -16,11 +16,13 @@ pub use connect::PostgresOptions;
 
 use crate::cluster::{CLUSTER, RESTORED};
 use crate::data_dir::{DataDir, unusable};
+use crate::quarantine::Quarantine;
 use crate::{
-    Batch, Committed, Document, Event, JournalLine, OpenError, Order, Store, StoreError, statements,
+    Batch, Committed, Damaged, Document, Event, JournalLine, OpenError, Order, Store, StoreError, statements,
 };
 use async_trait::async_trait;
 use connect::Connections;
+use deadpool_postgres::PoolError;
 use poolwright_model::id::OperationId;
 use std::path::Path;
 use std::sync::Arc;
@@ -35,6 +37,7 @@ const READ: Duration = Duration::from_secs(10);
 pub struct PostgresStore {
     connections: Arc<Connections>,
     writer: writer::Writer,
+    quarantine: Quarantine,
 }
 
 impl PostgresStore {
@@ -45,32 +48,61 @@ impl PostgresStore {
         let dir = DataDir::open(dir)?;
         let known = migrate::migrate(&connections, dir.remembered()?.as_ref()).await?;
         dir.remember(&known).map_err(|e| unusable(&dir.file(""), &e))?;
-        Ok(Self {
-            writer: writer::Writer::start(Arc::clone(&connections), Some(dir), known.cluster),
-            connections,
-        })
+        let store = Self::of(connections, Some(dir), known.cluster);
+        let verified = store.verify().await;
+        verified.map_err(|error| connect::unusable(&store.connections.name, error))?;
+        Ok(store)
     }
 
     /// Connects for one command, also while the manager of the directory runs.
     pub async fn beside(dir: &Path, options: PostgresOptions) -> Result<Self, OpenError> {
         let connections = Arc::new(Connections::new(options)?);
         let known = migrate::check(&connections, DataDir::remembered_by(dir)?.as_ref()).await?;
-        Ok(Self {
-            writer: writer::Writer::start(Arc::clone(&connections), None, known),
+        Ok(Self::of(connections, None, known))
+    }
+
+    fn of(connections: Arc<Connections>, dir: Option<DataDir>, cluster: String) -> Self {
+        Self {
+            writer: writer::Writer::start(Arc::clone(&connections), dir, cluster),
             connections,
-        })
+            quarantine: Quarantine::default(),
+        }
+    }
+
+    /// Verifies every document and every journal line, some at a time: a large store may take long, and each step of it may not.
+    async fn read_all(&self) -> Result<Vec<Damaged>, StoreError> {
+        let mut client = in_time(self.connections.get()).await?;
+        let transaction = in_time(client.transaction()).await?;
+        let mut damaged = Vec::new();
+        for (all, damage) in sql::TABLES {
+            in_time(transaction.batch_execute(all)).await?;
+            loop {
+                let rows = in_time(transaction.query(sql::NEXT, &[])).await?;
+                if rows.is_empty() {
+                    break;
+                }
+                damaged.extend(rows.iter().filter_map(damage));
+            }
+            in_time(transaction.batch_execute("CLOSE everything")).await?;
+        }
+        in_time(transaction.rollback()).await?;
+        Ok(damaged)
     }
 
     async fn rows(&self, text: &'static str, values: &[&(dyn ToSql + Sync)]) -> Result<Vec<Row>, StoreError> {
-        let read = async {
+        in_time(async {
             let client = self.connections.get().await?;
             let statement = client.prepare_cached(&sql::numbered(text)).await?;
-            Ok(client.query(&statement, values).await?)
-        };
-        match tokio::time::timeout(READ, read).await {
-            Ok(rows) => rows.map_err(|error| sql::unavailable(&error)),
-            Err(_) => Err(sql::silent(READ)),
-        }
+            Ok::<_, PoolError>(client.query(&statement, values).await?)
+        })
+        .await
+    }
+}
+
+async fn in_time<T, E: Into<PoolError>>(read: impl Future<Output = Result<T, E>>) -> Result<T, StoreError> {
+    match tokio::time::timeout(READ, read).await {
+        Ok(read) => read.map_err(|error| sql::unavailable(&error.into())),
+        Err(_) => Err(sql::silent(READ)),
     }
 }
 
@@ -78,12 +110,12 @@ impl PostgresStore {
 impl Store for PostgresStore {
     async fn get(&self, kind: &str, id: &str) -> Result<Option<Document>, StoreError> {
         let rows = self.rows(statements::GET, &[&kind, &id]).await?;
-        rows.first().map(sql::document).transpose()
+        self.quarantine.one(rows.first().map(sql::document))
     }
 
     async fn list(&self, kind: &str) -> Result<Vec<Document>, StoreError> {
         let rows = self.rows(statements::LIST, &[&kind]).await?;
-        rows.iter().map(sql::document).collect()
+        Ok(self.quarantine.several(rows.iter().map(sql::document).collect()))
     }
 
     async fn written(&self, kind: &str, order: Order, limit: u32) -> Result<Vec<Document>, StoreError> {
@@ -95,7 +127,7 @@ impl Store for PostgresStore {
                 self.rows(statements::EARLIEST, &[&kind, &after, &limit]).await?
             }
         };
-        rows.iter().map(sql::document).collect()
+        Ok(self.quarantine.several(rows.iter().map(sql::document).collect()))
     }
 
     async fn count(&self, kind: &str) -> Result<u64, StoreError> {
@@ -104,7 +136,15 @@ impl Store for PostgresStore {
     }
 
     async fn commit(&self, batch: Batch) -> Result<Committed, StoreError> {
-        self.writer.commit(batch).await
+        let is_touched = self.quarantine.is_touched_by(&batch);
+        let committed = self.writer.commit(batch).await;
+        if is_touched
+            && committed.is_ok()
+            && let Err(error) = self.verify().await
+        {
+            tracing::warn!(%error, "documents not verified");
+        }
+        committed
     }
 
     async fn revision(&self) -> Result<u64, StoreError> {
@@ -122,6 +162,15 @@ impl Store for PostgresStore {
         Ok(rows.first().map(|row| row.get(0)))
     }
 
+    fn damaged(&self) -> Vec<Damaged> {
+        self.quarantine.all()
+    }
+
+    async fn verify(&self) -> Result<Vec<Damaged>, StoreError> {
+        self.quarantine.replace(self.read_all().await?);
+        Ok(self.quarantine.all())
+    }
+
     fn is_remote(&self) -> bool {
         true
     }
@@ -130,14 +179,7 @@ impl Store for PostgresStore {
         let rows = self
             .rows(statements::LINES, &[&operation.as_str(), &sql::signed(after)])
             .await?;
-        let line = |row: &Row| {
-            Ok(JournalLine {
-                operation: operation.clone(),
-                seq: sql::number(row, 0)?,
-                json: sql::json(row, 1)?,
-            })
-        };
-        rows.iter().map(line).collect()
+        Ok(sql::lines(&rows, operation, after)?)
     }
 
     async fn open_operations(&self) -> Result<Vec<OperationId>, StoreError> {

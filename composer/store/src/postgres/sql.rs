@@ -3,8 +3,10 @@
 use super::connect::told;
 use crate::batch::Write;
 use crate::cluster::RESTORED;
-use crate::document::{Document, JournalLine, Json};
+use crate::document::{Damaged, JournalLine, Json};
 use crate::error::RESTORE;
+use crate::integrity::{Column, DocumentRow, JOURNAL, LineRow, of_document, of_line};
+use crate::quarantine::Verified;
 use crate::statements::{
     ADVANCE, APPEND, DELETE, END, FORGET, FORGET_EVENTS, IS_OPEN, LAST_LINE, OPEN, PUT, REVISION, TELL,
     UNMARK,
@@ -15,7 +17,7 @@ use poolwright_model::id::OperationId;
 use serde_json::value::RawValue;
 use std::time::Duration;
 use tokio_postgres::Row;
-use tokio_postgres::types::ToSql;
+use tokio_postgres::types::{FromSql, ToSql, Type};
 
 /// Why a batch was not applied.
 pub(super) enum NotApplied {
@@ -49,12 +51,16 @@ pub(super) async fn apply(client: &impl GenericClient, batch: &Batch) -> Result<
             }));
         }
     }
-    let revision = advance(client, "revision", u64::from(!batch.writes.is_empty())).await?;
+    let revision = advance(client, "revision", u64::from(batch.changes_documents())).await?;
+    discard(client, &batch.discarded).await?;
     for write in &batch.writes {
         put(client, write, revision).await?;
     }
     for line in &batch.lines {
         append(client, line).await?;
+    }
+    for operation in &batch.reopened {
+        execute(client, OPEN, &[&operation.as_str()]).await?;
     }
     for operation in &batch.ended {
         execute(client, END, &[&operation.as_str()]).await?;
@@ -83,7 +89,10 @@ pub(super) async fn apply(client: &impl GenericClient, batch: &Batch) -> Result<
 async fn put(client: &impl GenericClient, write: &Write, revision: u64) -> Result<(), tokio_postgres::Error> {
     let Write { kind, id, json } = write;
     match json {
-        Some(json) => execute(client, PUT, &[kind, id, &signed(revision), &json.get()]).await,
+        Some(json) => {
+            let sum = of_document(kind.as_bytes(), id.as_bytes(), revision, json.get().as_bytes());
+            execute(client, PUT, &[kind, id, &signed(revision), &json.get(), &sum]).await
+        }
         None => execute(client, DELETE, &[kind, id]).await,
     }
 }
@@ -102,7 +111,9 @@ async fn append(client: &impl GenericClient, line: &JournalLine) -> Result<(), N
             found: Some(last),
         }));
     }
-    execute(client, APPEND, &[&operation, &signed(line.seq), &line.json.get()]).await?;
+    let sum = of_line(operation.as_bytes(), line.seq, line.json.get().as_bytes());
+    let values: [&(dyn ToSql + Sync); 4] = [&operation, &signed(line.seq), &line.json.get(), &sum];
+    execute(client, APPEND, &values).await?;
     if last == 0 {
         execute(client, OPEN, &[&operation]).await?;
     }
@@ -133,13 +144,121 @@ async fn execute(
     client.execute(&statement, values).await.map(|_| ())
 }
 
-pub(super) fn document(row: &Row) -> Result<Document, StoreError> {
-    Ok(Document {
-        kind: row.get(0),
-        id: row.get(1),
-        revision: number(row, 2)?,
-        json: json(row, 3)?,
-    })
+fn document_row(row: &Row) -> DocumentRow<'_> {
+    DocumentRow {
+        kind: text(row, 0),
+        id: text(row, 1),
+        revision: whole(row, 2),
+        doc: text(row, 3),
+        checksum: whole(row, 4),
+    }
+}
+
+pub(super) fn document(row: &Row) -> Verified {
+    document_row(row).verified()
+}
+
+fn line_row(row: &Row) -> LineRow<'_> {
+    LineRow {
+        seq: whole(row, 0),
+        line: text(row, 1),
+        checksum: whole(row, 2),
+    }
+}
+
+/// The lines of an operation after a number.
+pub(super) fn lines(rows: &[Row], operation: &OperationId, after: u64) -> Result<Vec<JournalLine>, Damaged> {
+    let follows = (after..).zip(rows);
+    follows
+        .map(|(after, row)| line_row(row).verified(operation, after))
+        .collect()
+}
+
+/// Text as the server sends it: that of a damaged row may not be UTF-8.
+struct Bytes<'r>(&'r [u8]);
+
+impl<'r> FromSql<'r> for Bytes<'r> {
+    fn from_sql(_: &Type, raw: &'r [u8]) -> Result<Self, Box<dyn std::error::Error + Sync + Send>> {
+        Ok(Self(raw))
+    }
+
+    fn accepts(of: &Type) -> bool {
+        <&str as FromSql<'_>>::accepts(of)
+    }
+}
+
+fn text(row: &Row, index: usize) -> Column<'_> {
+    match row.try_get::<_, Bytes<'_>>(index) {
+        Ok(Bytes(bytes)) => Column::Text(bytes),
+        Err(_) => Column::Other,
+    }
+}
+
+fn whole(row: &Row, index: usize) -> Column<'_> {
+    row.try_get(index).map_or(Column::Other, Column::Number)
+}
+
+/// A cursor over every row of a table, and what is damaged in a row. The last column is the row's place in the table.
+const ALL: &str =
+    "DECLARE everything CURSOR FOR SELECT kind, id, revision, doc, checksum, ctid::text FROM object";
+const ALL_LINES: &str =
+    "DECLARE everything CURSOR FOR SELECT seq, line, checksum, operation, ctid::text FROM journal";
+type Table = (&'static str, fn(&Row) -> Option<Damaged>);
+pub(super) const TABLES: [Table; 2] = [(ALL, |row| document(row).err()), (ALL_LINES, line_damage)];
+
+fn line_damage(row: &Row) -> Option<Damaged> {
+    line_row(row).damage(text(row, 3))
+}
+
+pub(super) const NEXT: &str = "FETCH 200 FROM everything";
+
+/// Deletes damaged documents. Reads the names of all: those of a damaged one may be bytes that are not text. The contents are
+/// not read, for other managers wait for this commit.
+async fn discard(
+    client: &impl GenericClient,
+    names: &[(String, String)],
+) -> Result<(), tokio_postgres::Error> {
+    const NAMES: &str = "DECLARE names CURSOR FOR SELECT kind, id, ctid::text FROM object";
+    const ROW: &str = "SELECT kind, id, revision, doc, checksum FROM object WHERE ctid = $1::text::tid";
+    if names.is_empty() {
+        return Ok(());
+    }
+    let mut places: Vec<String> = Vec::new();
+    client.batch_execute(NAMES).await?;
+    loop {
+        let rows = client.query("FETCH 10000 FROM names", &[]).await?;
+        if rows.is_empty() {
+            break;
+        }
+        let named = |row: &&Row| names.contains(&(text(row, 0).name(), text(row, 1).name()));
+        places.extend(rows.iter().filter(named).map(|row| row.get::<_, String>(2)));
+    }
+    client.batch_execute("CLOSE names").await?;
+    for place in places {
+        let row = client.query_one(ROW, &[&place]).await?;
+        if document(&row).is_err() {
+            let delete = "DELETE FROM object WHERE ctid = $1::text::tid";
+            client.execute(delete, &[&place]).await?;
+        }
+    }
+    discard_lines(client, names).await
+}
+
+/// Deletes damaged journal lines.
+async fn discard_lines(
+    client: &impl GenericClient,
+    names: &[(String, String)],
+) -> Result<(), tokio_postgres::Error> {
+    const LINES: &str = "SELECT seq, line, checksum, operation, ctid::text FROM journal WHERE operation = $1";
+    for (_, operation) in names.iter().filter(|(kind, _)| kind == JOURNAL) {
+        for row in client.query(LINES, &[operation]).await? {
+            if line_damage(&row).is_some() {
+                let delete = "DELETE FROM journal WHERE ctid = $1::text::tid";
+                client.execute(delete, &[&row.get::<_, String>(4)]).await?;
+            }
+        }
+    }
+    Ok(())
 }
 
 pub(super) fn operation(row: &Row) -> Result<OperationId, StoreError> {
@@ -186,5 +305,43 @@ pub(super) fn silent(waited: Duration) -> StoreError {
     StoreError::Unavailable {
         reason: format!("the database gave no answer within {} s", waited.as_secs()),
         hint: "look at whether the database is up and can be reached",
+    }
+}
+
+/// Computes the checksums of all rows, none of which has one yet.
+pub(super) async fn add_checksums(client: &impl GenericClient) -> Result<(), tokio_postgres::Error> {
+    client.batch_execute(ALL).await?;
+    let document = |row: &Row| document_row(row).expected();
+    set_checksums(client, "object", 5, document).await?;
+    client.batch_execute("CLOSE everything").await?;
+    client.batch_execute(ALL_LINES).await?;
+    let line = |row: &Row| match text(row, 3) {
+        Column::Text(operation) => line_row(row).expected(operation),
+        _ => None,
+    };
+    set_checksums(client, "journal", 4, line).await?;
+    client.batch_execute("CLOSE everything").await
+}
+
+/// Sets the checksum of each row of a cursor; a column of it has the row's place in the table.
+async fn set_checksums(
+    client: &impl GenericClient,
+    table: &str,
+    place: usize,
+    checksum: impl Fn(&Row) -> Option<i64>,
+) -> Result<(), tokio_postgres::Error> {
+    let set = format!(
+        "UPDATE {table} SET checksum = given.checksum
+         FROM unnest($1::text[], $2::bigint[]) AS given(place, checksum)
+         WHERE {table}.ctid = given.place::tid"
+    );
+    loop {
+        let rows = client.query(NEXT, &[]).await?;
+        if rows.is_empty() {
+            return Ok(());
+        }
+        let places: Vec<String> = rows.iter().map(|row| row.get(place)).collect();
+        let sums: Vec<Option<i64>> = rows.iter().map(&checksum).collect();
+        client.execute(set.as_str(), &[&places, &sums]).await?;
     }
 }

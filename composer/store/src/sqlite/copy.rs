@@ -5,9 +5,10 @@
 
 use super::checksum::{self, Checksum};
 use super::open::{CLEAN, DATABASE, STOP, inspect, looking, mark, mark_restored, refused};
-use crate::OpenError;
 use crate::cluster::{CLUSTER, Remembered, new_name};
 use crate::data_dir::{DataDir, unusable};
+use crate::migrations::CHECKSUMS;
+use crate::{Damaged, OpenError};
 use rusqlite::Connection;
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -23,6 +24,8 @@ pub struct Copied {
     pub bytes: u64,
     /// Whether the file has a checksum, which was right. Backups of earlier versions have none.
     pub has_checksum: bool,
+    /// Damaged documents, which are copied as they are.
+    pub damaged: Vec<Damaged>,
 }
 
 /// Copies the store of this data directory into a new file, be its manager running or not. Blocks on the disk.
@@ -100,8 +103,8 @@ fn copy(from: &Path, to: &Path) -> Result<Copied, OpenError> {
         .execute("VACUUM INTO ?1", [target.as_ref()])
         .map_err(|e| refused(to, &e))?;
     let cluster = found.cluster.unwrap_or_else(new_name);
-    let revision = complete(to, &cluster).map_err(|e| refused(to, &e))?;
-    let Some(revision) = revision else {
+    let completed = complete(to, &cluster).map_err(|e| refused(to, &e))?;
+    let Some((revision, damaged)) = completed else {
         return Err(OpenError::Damaged {
             place: to.display().to_string(),
             reason: "what was written does not read back".to_owned(),
@@ -117,18 +120,26 @@ fn copy(from: &Path, to: &Path) -> Result<Copied, OpenError> {
         revision,
         bytes,
         has_checksum: false,
+        damaged,
     })
 }
 
-/// Marks a copy as closed well, and reads all of it: the number of its last commit, if it is sound.
-fn complete(path: &Path, cluster: &str) -> rusqlite::Result<Option<u64>> {
+/// Marks a copy as closed well, and reads all of it: the number of its last commit and its damaged documents; `None` where
+/// the file is damaged.
+fn complete(path: &Path, cluster: &str) -> rusqlite::Result<Option<(u64, Vec<Damaged>)>> {
     let connection = Connection::open(path)?;
     mark(&connection, STOP, CLEAN)?;
     mark(&connection, CLUSTER, cluster)?;
     let verdict: String = connection.query_row("PRAGMA integrity_check(1)", [], |row| row.get(0))?;
     let revision = super::sql::last_revision(&connection)?;
+    let version: u32 = connection.query_row("PRAGMA user_version", [], |row| row.get(0))?;
+    let damaged = match version < CHECKSUMS {
+        // A backup of an earlier version: its documents have no checksums yet.
+        true => Vec::new(),
+        false => super::sql::verify(&connection)?.damaged,
+    };
     connection.close().map_err(|(_, error)| error)?;
-    Ok((verdict == "ok").then_some(revision))
+    Ok((verdict == "ok").then_some((revision, damaged)))
 }
 
 /// Gives the copy its name, on the disk.

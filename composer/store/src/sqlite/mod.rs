@@ -10,7 +10,9 @@ mod sql;
 mod writer;
 
 use crate::cluster::{CLUSTER, RESTORED};
-use crate::{Batch, Committed, Document, Event, JournalLine, OpenError, Order, Store, StoreError};
+use crate::integrity::INDEX;
+use crate::quarantine::Quarantine;
+use crate::{Batch, Committed, Damaged, Document, Event, JournalLine, OpenError, Order, Store, StoreError};
 pub use copy::{Copied, backup, restore};
 
 use async_trait::async_trait;
@@ -26,6 +28,7 @@ const READERS: usize = 4;
 /// Documents, the journal and the outbox in `DIR/poolwright.db`.
 pub struct SqliteStore {
     place: Place,
+    quarantine: Quarantine,
 }
 
 enum Place {
@@ -41,7 +44,9 @@ impl SqliteStore {
     /// Opens the store in this directory, and makes both where they are not there yet. Blocks on the
     /// disk: for the start of a process.
     pub fn open(dir: &Path) -> Result<Self, OpenError> {
-        let opened = open::open(dir)?;
+        let mut opened = open::open(dir)?;
+        let quarantine = Quarantine::default();
+        quarantine.replace(std::mem::take(&mut opened.damaged));
         let readers = Readers {
             path: opened.path.clone(),
             idle: Mutex::new(Vec::new()),
@@ -52,6 +57,7 @@ impl SqliteStore {
                 writer: writer::Writer::start(opened)?,
                 readers: Arc::new(readers),
             },
+            quarantine,
         })
     }
 
@@ -60,6 +66,7 @@ impl SqliteStore {
     pub fn in_memory() -> Result<Self, OpenError> {
         Ok(Self {
             place: Place::Here(Mutex::new(open::in_memory()?)),
+            quarantine: Quarantine::default(),
         })
     }
 
@@ -69,6 +76,7 @@ impl SqliteStore {
         open::mark(&connection, CLUSTER, cluster).map_err(|e| open::refused(Path::new(":memory:"), &e))?;
         Ok(Self {
             place: Place::Here(Mutex::new(connection)),
+            quarantine: Quarantine::default(),
         })
     }
 
@@ -78,7 +86,20 @@ impl SqliteStore {
     pub fn beside(dir: &Path) -> Result<Self, OpenError> {
         Ok(Self {
             place: Place::Here(Mutex::new(open::beside(dir)?)),
+            quarantine: Quarantine::default(),
         })
+    }
+
+    /// Flips a bit of a document's content, as a failing disk does: for tests and simulation, of a store in memory alone.
+    pub fn flip_bit(&self, kind: &str, id: &str, bit: usize) -> Result<(), StoreError> {
+        let Place::Here(connection) = &self.place else {
+            return Err(StoreError::Unavailable {
+                reason: "the store is not in memory".to_owned(),
+                hint: "",
+            });
+        };
+        let connection = connection.lock().unwrap_or_else(PoisonError::into_inner);
+        sql::flip_bit(&connection, kind, id, bit).map_err(|e| sql::unavailable(&e))
     }
 
     async fn read<T: Send + 'static>(
@@ -98,20 +119,25 @@ impl SqliteStore {
 #[async_trait]
 impl Store for SqliteStore {
     async fn get(&self, kind: &str, id: &str) -> Result<Option<Document>, StoreError> {
-        let (kind, id) = (kind.to_owned(), id.to_owned());
-        self.read(move |connection| sql::get(connection, &kind, &id))
-            .await
+        let (of, named) = (kind.to_owned(), id.to_owned());
+        let found = self
+            .read(move |connection| sql::get(connection, &of, &named))
+            .await?;
+        self.quarantine.one(found)
     }
 
     async fn list(&self, kind: &str) -> Result<Vec<Document>, StoreError> {
         let kind = kind.to_owned();
-        self.read(move |connection| sql::list(connection, &kind)).await
+        let found = self.read(move |connection| sql::list(connection, &kind)).await?;
+        Ok(self.quarantine.several(found))
     }
 
     async fn written(&self, kind: &str, order: Order, limit: u32) -> Result<Vec<Document>, StoreError> {
         let kind = kind.to_owned();
-        self.read(move |connection| sql::written(connection, &kind, order, limit))
-            .await
+        let found = self
+            .read(move |connection| sql::written(connection, &kind, order, limit))
+            .await?;
+        Ok(self.quarantine.several(found))
     }
 
     async fn count(&self, kind: &str) -> Result<u64, StoreError> {
@@ -120,14 +146,22 @@ impl Store for SqliteStore {
     }
 
     async fn commit(&self, batch: Batch) -> Result<Committed, StoreError> {
-        match &self.place {
+        let is_touched = self.quarantine.is_touched_by(&batch);
+        let committed = match &self.place {
             Place::File { writer, .. } => writer.commit(batch).await,
             Place::Here(connection) => {
                 let connection = connection.lock().unwrap_or_else(PoisonError::into_inner);
                 let mut results = writer::commit_group(&connection, &[batch]);
                 results.pop().unwrap_or_else(|| Err(writer::gone()))
             }
+        };
+        if is_touched
+            && committed.is_ok()
+            && let Err(error) = self.verify().await
+        {
+            tracing::warn!(%error, "documents not verified");
         }
+        committed
     }
 
     async fn close(&self) {
@@ -160,10 +194,28 @@ impl Store for SqliteStore {
         }
     }
 
+    fn damaged(&self) -> Vec<Damaged> {
+        self.quarantine.all()
+    }
+
+    async fn verify(&self) -> Result<Vec<Damaged>, StoreError> {
+        let verdict = self.read(sql::verify).await?;
+        let mut damaged = verdict.damaged;
+        damaged.extend(verdict.indices.map(|reason| Damaged {
+            kind: INDEX.to_owned(),
+            id: "database".to_owned(),
+            reason,
+        }));
+        self.quarantine.replace(damaged);
+        Ok(self.quarantine.all())
+    }
+
     async fn journal(&self, operation: &OperationId, after: u64) -> Result<Vec<JournalLine>, StoreError> {
         let operation = operation.clone();
-        self.read(move |connection| sql::journal(connection, &operation, after))
-            .await
+        let lines = self
+            .read(move |connection| sql::journal(connection, &operation, after))
+            .await?;
+        Ok(lines?)
     }
 
     async fn open_operations(&self) -> Result<Vec<OperationId>, StoreError> {

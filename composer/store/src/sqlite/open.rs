@@ -3,9 +3,10 @@
 use crate::OpenError;
 use crate::cluster::{CLUSTER, Found, LEAP, RESTORED, Remembered, belonging, new_name, went_back};
 use crate::data_dir::{DataDir, unusable};
+use crate::document::Damaged;
 use crate::format::{self, DOCUMENT_FORMAT, FORMAT};
-use crate::migrations::MIGRATIONS;
-use crate::statements::{MARK, UNMARK};
+use crate::migrations::{CHECKSUMS, MIGRATIONS};
+use crate::statements::{FORGET_UNKNOWN, MARK, UNMARK};
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags, ffi};
 use std::fs::{File, OpenOptions};
@@ -27,6 +28,8 @@ pub(super) struct Opened {
     /// Held for as long as the store is open.
     pub dir: DataDir,
     pub cluster: String,
+    /// Damaged documents.
+    pub damaged: Vec<Damaged>,
 }
 
 pub(super) fn open(dir: &Path) -> Result<Opened, OpenError> {
@@ -61,11 +64,19 @@ pub(super) fn open(dir: &Path) -> Result<Opened, OpenError> {
         .open(&path)
         .map_err(|e| unusable(&path, &e))?;
     let connection = prepare(&path, &known.cluster).map_err(|e| refused(&path, &e))?;
+    let damaged = verify(&path, &connection)?;
+    let unknown = connection
+        .execute(FORGET_UNKNOWN, [])
+        .map_err(|e| refused(&path, &e))?;
+    if unknown > 0 {
+        tracing::error!(path = %path.display(), unknown, "names of open operations damaged");
+    }
     Ok(Opened {
         path,
         connection,
         dir,
         cluster: known.cluster,
+        damaged,
     })
 }
 
@@ -87,6 +98,33 @@ fn prepare(path: &Path, cluster: &str) -> rusqlite::Result<Connection> {
     mark(&connection, FORMAT, &DOCUMENT_FORMAT.to_string())?;
     mark(&connection, STOP, UNCLEAN)?;
     Ok(connection)
+}
+
+/// Verifies every document: a flipped bit leaves the pages of the file sound. An index that does not fit is made again from
+/// the documents.
+fn verify(path: &Path, connection: &Connection) -> Result<Vec<Damaged>, OpenError> {
+    let look = || super::sql::verify(connection).map_err(|e| refused(path, &e));
+    let verdict = look()?;
+    let Some(reason) = verdict.indices else {
+        return Ok(verdict.damaged);
+    };
+    tracing::warn!(path = %path.display(), reason, "index damaged; rebuilding all");
+    let damaged = |reason: String| OpenError::Damaged {
+        place: path.display().to_string(),
+        reason,
+    };
+    connection
+        .execute_batch(super::sql::REINDEX)
+        .map_err(|error| match error.sqlite_error_code() {
+            // A flipped bit gave one document the name of another.
+            Some(ErrorCode::ConstraintViolation) => damaged(error.to_string()),
+            _ => refused(path, &error),
+        })?;
+    let again = look()?;
+    match again.indices {
+        None => Ok(again.damaged),
+        Some(reason) => Err(damaged(reason)),
+    }
 }
 
 /// A new connection that writes, after the disk failed under the old one, which is gone. A flush that failed may have
@@ -299,6 +337,9 @@ fn migrate(connection: &mut Connection) -> rusqlite::Result<()> {
     for (index, text) in MIGRATIONS.iter().enumerate().skip(applied as usize) {
         let transaction = connection.transaction()?;
         transaction.execute_batch(text)?;
+        if index as u32 + 1 == CHECKSUMS {
+            super::sql::add_checksums(&transaction)?;
+        }
         // Both are part of the transaction: the file is ours and of this version with its tables, or not.
         transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
         transaction.pragma_update(None, "user_version", index as i64 + 1)?;

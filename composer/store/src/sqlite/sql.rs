@@ -2,15 +2,17 @@
 
 use crate::batch::Write;
 use crate::cluster::RESTORED;
-use crate::document::Json;
+use crate::document::{Damaged, Json};
 use crate::error::RESTORE;
+use crate::integrity::{Column, DocumentRow, LineRow, of_document, of_line};
+use crate::quarantine::Verified;
 use crate::statements::{
     ADVANCE, APPEND, DELETE, EARLIEST, END, EVENTS, FORGET, FORGET_EVENTS, GET, HOW_MANY, IS_OPEN, LAST_LINE,
     LAST_REVISION, LATEST, LINES, LIST, MARKED, OPEN, OPEN_OPERATIONS, PUT, REVISION, TELL, UNMARK,
 };
-use crate::{Batch, Committed, Document, Event, JournalLine, Order, StoreError};
+use crate::{Batch, Committed, Event, JournalLine, Order, StoreError};
 use poolwright_model::id::OperationId;
-use rusqlite::types::Type;
+use rusqlite::types::{Type, ValueRef};
 use rusqlite::{Connection, ErrorCode, OptionalExtension, Row, params};
 use serde_json::value::RawValue;
 
@@ -39,12 +41,16 @@ pub(super) fn apply(connection: &Connection, batch: &Batch) -> Result<Committed,
             }));
         }
     }
-    let revision = advance(connection, "revision", u64::from(!batch.writes.is_empty()))?;
+    let revision = advance(connection, "revision", u64::from(batch.changes_documents()))?;
+    discard(connection, &batch.discarded)?;
     for write in &batch.writes {
         put(connection, write, revision)?;
     }
     for line in &batch.lines {
         append(connection, line)?;
+    }
+    for operation in &batch.reopened {
+        connection.prepare_cached(OPEN)?.execute([operation.as_str()])?;
     }
     for operation in &batch.ended {
         connection.prepare_cached(END)?.execute([operation.as_str()])?;
@@ -78,7 +84,8 @@ pub(super) fn advance(connection: &Connection, name: &str, by: u64) -> rusqlite:
 fn revision(connection: &Connection, kind: &str, id: &str) -> rusqlite::Result<Option<u64>> {
     connection
         .prepare_cached(REVISION)?
-        .query_row([kind, id], |row| number(row, 0))
+        // A damaged revision matches no expectation: an error would refuse every batch of the group.
+        .query_row([kind, id], |row| Ok(column(row, 0)?.number().unwrap_or(u64::MAX)))
         .optional()
 }
 
@@ -92,9 +99,10 @@ fn put(connection: &Connection, write: &Write, revision: u64) -> rusqlite::Resul
     let Write { kind, id, json } = write;
     match json {
         Some(json) => {
+            let sum = of_document(kind.as_bytes(), id.as_bytes(), revision, json.get().as_bytes());
             connection
                 .prepare_cached(PUT)?
-                .execute(params![kind, id, signed(revision), json.get()])?
+                .execute(params![kind, id, signed(revision), json.get(), sum])?
         }
         None => connection.prepare_cached(DELETE)?.execute([kind, id])?,
     };
@@ -116,9 +124,10 @@ fn append(connection: &Connection, line: &JournalLine) -> Result<(), NotApplied>
             found: Some(last),
         }));
     }
+    let sum = of_line(operation.as_bytes(), line.seq, line.json.get().as_bytes());
     connection
         .prepare_cached(APPEND)?
-        .execute(params![operation, signed(line.seq), line.json.get()])?;
+        .execute(params![operation, signed(line.seq), line.json.get(), sum])?;
     if last == 0 {
         connection.prepare_cached(OPEN)?.execute([operation])?;
     }
@@ -133,17 +142,17 @@ pub(super) fn marked(connection: &Connection, name: &str) -> rusqlite::Result<Op
         .optional()
 }
 
-pub(super) fn get(connection: &Connection, kind: &str, id: &str) -> rusqlite::Result<Option<Document>> {
+pub(super) fn get(connection: &Connection, kind: &str, id: &str) -> rusqlite::Result<Option<Verified>> {
     connection
         .prepare_cached(GET)?
-        .query_row([kind, id], document)
+        .query_row([kind, id], verified)
         .optional()
 }
 
-pub(super) fn list(connection: &Connection, kind: &str) -> rusqlite::Result<Vec<Document>> {
+pub(super) fn list(connection: &Connection, kind: &str) -> rusqlite::Result<Vec<Verified>> {
     connection
         .prepare_cached(LIST)?
-        .query_map([kind], document)?
+        .query_map([kind], verified)?
         .collect()
 }
 
@@ -152,15 +161,15 @@ pub(super) fn written(
     kind: &str,
     order: Order,
     limit: u32,
-) -> rusqlite::Result<Vec<Document>> {
+) -> rusqlite::Result<Vec<Verified>> {
     match order {
         Order::LatestFirst => connection
             .prepare_cached(LATEST)?
-            .query_map(params![kind, limit], document)?
+            .query_map(params![kind, limit], verified)?
             .collect(),
         Order::EarliestFirst { after } => connection
             .prepare_cached(EARLIEST)?
-            .query_map(params![kind, signed(after), limit], document)?
+            .query_map(params![kind, signed(after), limit], verified)?
             .collect(),
     }
 }
@@ -175,17 +184,112 @@ pub(super) fn journal(
     connection: &Connection,
     operation: &OperationId,
     after: u64,
-) -> rusqlite::Result<Vec<JournalLine>> {
+) -> rusqlite::Result<Result<Vec<JournalLine>, Damaged>> {
+    let mut lines = connection.prepare_cached(LINES)?;
+    let mut rows = lines.query(params![operation.as_str(), signed(after)])?;
+    let mut read = Vec::new();
+    while let Some(row) = rows.next()? {
+        match line(row)?.verified(operation, after + read.len() as u64) {
+            Ok(line) => read.push(line),
+            Err(damaged) => return Ok(Err(damaged)),
+        }
+    }
+    Ok(Ok(read))
+}
+
+/// Verifies every document, every journal line, and the indices.
+pub(super) fn verify(connection: &Connection) -> rusqlite::Result<Verdict> {
+    let mut all = connection.prepare(ALL)?;
+    let mut rows = all.query([])?;
+    let mut damaged = Vec::new();
+    while let Some(row) = rows.next()? {
+        damaged.extend(document(row)?.verified().err());
+    }
+    let mut all = connection.prepare(ALL_LINES)?;
+    let mut rows = all.query([])?;
+    while let Some(row) = rows.next()? {
+        damaged.extend(line(row)?.damage(column(row, 3)?));
+    }
+    let indices: String = connection.query_row("PRAGMA integrity_check(1)", [], |row| row.get(0))?;
+    Ok(Verdict {
+        damaged,
+        indices: Some(indices).filter(|verdict| verdict != "ok"),
+    })
+}
+
+/// The result of [`verify`].
+pub(super) struct Verdict {
+    pub damaged: Vec<Damaged>,
+    /// The first complaint about the indices, or about the pages of the file.
+    pub indices: Option<String>,
+}
+
+/// Through no index: one that is damaged hides documents.
+const ALL: &str = "SELECT kind, id, revision, doc, checksum, rowid FROM object NOT INDEXED";
+
+const ALL_LINES: &str = "SELECT seq, line, checksum, operation, rowid FROM journal NOT INDEXED";
+
+pub(super) const REINDEX: &str = "REINDEX";
+
+/// Computes the checksums of all rows, none of which has one yet.
+pub(super) fn add_checksums(connection: &Connection) -> rusqlite::Result<()> {
+    let mut set = connection.prepare("UPDATE object SET checksum = ?2 WHERE rowid = ?1")?;
+    let mut all = connection.prepare(ALL)?;
+    let mut rows = all.query([])?;
+    while let Some(row) = rows.next()? {
+        set.execute(params![row.get::<_, i64>(5)?, document(row)?.expected()])?;
+    }
+    let mut set = connection.prepare("UPDATE journal SET checksum = ?2 WHERE rowid = ?1")?;
+    let mut all = connection.prepare(ALL_LINES)?;
+    let mut rows = all.query([])?;
+    while let Some(row) = rows.next()? {
+        if let Column::Text(operation) = column(row, 3)? {
+            set.execute(params![row.get::<_, i64>(4)?, line(row)?.expected(operation)])?;
+        }
+    }
+    Ok(())
+}
+
+/// See [`SqliteStore::flip_bit`](super::SqliteStore::flip_bit).
+pub(super) fn flip_bit(connection: &Connection, kind: &str, id: &str, bit: usize) -> rusqlite::Result<()> {
+    const DOC: &str = "SELECT CAST(doc AS BLOB) FROM object WHERE kind = ?1 AND id = ?2";
+    const SET: &str = "UPDATE object SET doc = CAST(?3 AS TEXT) WHERE kind = ?1 AND id = ?2";
+    let mut bytes: Vec<u8> = connection.query_row(DOC, [kind, id], |row| row.get(0))?;
+    let bit = bit % (bytes.len() * 8);
+    bytes[bit / 8] ^= 1 << (bit % 8);
+    connection.execute(SET, params![kind, id, bytes]).map(drop)
+}
+
+/// Deletes damaged documents and journal lines. Reads every row: the names may be of bytes that are not text, and the indices
+/// may not lead to them.
+fn discard(connection: &Connection, names: &[(String, String)]) -> Result<(), NotApplied> {
+    if names.is_empty() {
+        return Ok(());
+    }
+    // Other batches of the group are committed even if a damaged name collides with another.
     connection
-        .prepare_cached(LINES)?
-        .query_map(params![operation.as_str(), signed(after)], |row| {
-            Ok(JournalLine {
-                operation: operation.clone(),
-                seq: number(row, 0)?,
-                json: json(row, 1)?,
-            })
-        })?
-        .collect()
+        .execute_batch(REINDEX)
+        .map_err(|error| NotApplied::Refused(unavailable(&error)))?;
+    let is_named = |damaged: Damaged| names.contains(&(damaged.kind, damaged.id));
+    let mut found = Vec::new();
+    let mut all = connection.prepare(ALL)?;
+    let mut rows = all.query([])?;
+    while let Some(row) = rows.next()? {
+        if document(row)?.verified().err().is_some_and(is_named) {
+            found.push(("DELETE FROM object WHERE rowid = ?1", row.get::<_, i64>(5)?));
+        }
+    }
+    let mut all = connection.prepare(ALL_LINES)?;
+    let mut rows = all.query([])?;
+    while let Some(row) = rows.next()? {
+        if line(row)?.damage(column(row, 3)?).is_some_and(is_named) {
+            found.push(("DELETE FROM journal WHERE rowid = ?1", row.get(4)?));
+        }
+    }
+    for (delete, row) in found {
+        connection.execute(delete, [row])?;
+    }
+    Ok(())
 }
 
 pub(super) fn open_operations(connection: &Connection) -> rusqlite::Result<Vec<OperationId>> {
@@ -210,12 +314,33 @@ pub(super) fn events_after(connection: &Connection, seq: u64, limit: u32) -> rus
         .collect()
 }
 
-fn document(row: &Row<'_>) -> rusqlite::Result<Document> {
-    Ok(Document {
-        kind: row.get(0)?,
-        id: row.get(1)?,
-        revision: number(row, 2)?,
-        json: json(row, 3)?,
+fn document<'r>(row: &'r Row<'_>) -> rusqlite::Result<DocumentRow<'r>> {
+    Ok(DocumentRow {
+        kind: column(row, 0)?,
+        id: column(row, 1)?,
+        revision: column(row, 2)?,
+        doc: column(row, 3)?,
+        checksum: column(row, 4)?,
+    })
+}
+
+fn verified(row: &Row<'_>) -> rusqlite::Result<Verified> {
+    Ok(document(row)?.verified())
+}
+
+fn line<'r>(row: &'r Row<'_>) -> rusqlite::Result<LineRow<'r>> {
+    Ok(LineRow {
+        seq: column(row, 0)?,
+        line: column(row, 1)?,
+        checksum: column(row, 2)?,
+    })
+}
+
+fn column<'r>(row: &'r Row<'_>, index: usize) -> rusqlite::Result<Column<'r>> {
+    Ok(match row.get_ref(index)? {
+        ValueRef::Text(bytes) => Column::Text(bytes),
+        ValueRef::Integer(number) => Column::Number(number),
+        ValueRef::Null | ValueRef::Real(_) | ValueRef::Blob(_) => Column::Other,
     })
 }
 

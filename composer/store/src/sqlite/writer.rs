@@ -145,6 +145,7 @@ fn run(opened: Opened, waiting: &mpsc::Receiver<Job>, unwritable: &Unwritable, n
         dir,
         path,
         cluster,
+        ..
     } = opened;
     let mut file = File {
         path,
@@ -332,7 +333,7 @@ mod tests {
 
     fn ids(connection: &Connection) -> Vec<String> {
         let things = sql::list(connection, "thing").unwrap();
-        things.into_iter().map(|document| document.id).collect()
+        things.into_iter().map(|document| document.unwrap().id).collect()
     }
 
     #[test]

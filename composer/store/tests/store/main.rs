@@ -4,6 +4,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that panics has failed, as it should")]
 
 mod conformance;
+mod damage;
 mod postgres;
 mod proxy;
 mod remembering;

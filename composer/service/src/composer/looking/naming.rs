@@ -166,6 +166,11 @@ fn speakers(hosts: &[Host]) -> impl Iterator<Item = (HostId, ControlEndpointId)>
 
 impl Composer {
     /// Takes over what everything was called, and who spoke for whom, before the restart.
+    /// All GPUs that were ever seen.
+    pub(in crate::composer) fn known_gpus(&self) -> Vec<Gpu> {
+        self.lock_seen().names.ids.gpus.clone()
+    }
+
     pub(in crate::composer) async fn recall_ids(&self) -> Result<(), ServiceError> {
         let ids = read::<Ids>(self.store.as_ref(), Ids(Topology::default()).id()).await?;
         match ids {

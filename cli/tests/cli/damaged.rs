@@ -1,0 +1,84 @@
+//! A bit that flips in the database file.
+
+use crate::support::{Manager, Rack, slow_rack};
+use std::path::Path;
+
+/// Flips the lowest bit of the last character of the id in a document's content.
+fn flip_in_content(dir: &Path, kind: &str, id: &str) {
+    // In a row of the table the content follows kind, id and revision.
+    const REVISION: usize = 8;
+    let file = dir.join("poolwright.db");
+    let mut bytes = std::fs::read(&file).unwrap();
+    let (name, content) = (format!("{kind}{id}"), format!("{{\"id\":\"{id}"));
+    let content_after = |at: usize| {
+        let near = at + name.len()..at + name.len() + REVISION;
+        let mut near = near.filter(|at| bytes[*at..].starts_with(content.as_bytes()));
+        near.next()
+    };
+    let at: Vec<usize> = (0..bytes.len() - name.len() - REVISION)
+        .filter(|at| bytes[*at..].starts_with(name.as_bytes()))
+        .filter_map(content_after)
+        .collect();
+    assert!(!at.is_empty(), "{kind}/{id} is not in the file");
+    for at in at {
+        bytes[at + content.len() - 1] ^= 1;
+    }
+    std::fs::write(file, bytes).unwrap();
+}
+
+/// Faults 98 and 99: the real program, from the flip to the recovery.
+#[tokio::test]
+async fn a_flipped_bit_in_the_file_of_a_manager_changes_no_hardware_and_is_recovered() {
+    let (rack, folder) = (
+        Rack::start(&slow_rack("10ms")).await,
+        tempfile::tempdir().unwrap(),
+    );
+    let dir = folder.path();
+    let manager = Manager::start(dir, &[]).await;
+    manager.adopt(&rack).await;
+    manager
+        .run("compose --gpus 2 --name web")
+        .await
+        .expect(0, &["done"]);
+    let held = manager.run("get compositions -o json").await.json();
+    let id = held[0]["id"].as_str().unwrap().to_owned();
+    assert_eq!(manager.server.terminate().await, 0);
+    let bound = rack.bindings();
+
+    flip_in_content(dir, "composition", &id);
+    let document = format!("composition/{id}");
+    let named = format!("damaged document {document}");
+    let resume = format!("resume --damaged {document}");
+    let manager = Manager::start(dir, &[]).await;
+    manager.until_probe(false, &[&named]).await;
+    manager
+        .run("doctor")
+        .await
+        .expect(1, &[&named, "restore a backup", &format!("poolwright {resume}")]);
+    for change in ["compose --gpus 1 --name lab", "release web --yes"] {
+        manager
+            .run(change)
+            .await
+            .refused(5, &[&named, "poolwright doctor"]);
+    }
+    assert_eq!(rack.bindings(), bound);
+
+    manager
+        .run("resume --damaged composition/other --yes")
+        .await
+        .refused(3, &["composition/other", "poolwright doctor"]);
+    manager.run(&resume).await.refused(2, &[&document, "--yes"]);
+    manager.run(&format!("{resume} --yes")).await.expect(0, &[]);
+    manager.until_probe(true, &[]).await;
+    manager.run("endpoint adopt box-1 --yes").await.expect(0, &[]);
+    let again = manager.run("get compositions -o json").await.json();
+    let gpus: usize = again
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|composition| composition["held"].as_array().unwrap().len())
+        .sum();
+    assert_eq!(gpus, 2, "{again}");
+    assert_eq!(rack.bindings(), bound);
+    manager.run("doctor").await.expect(0, &[]);
+}

@@ -1,0 +1,402 @@
+//! Damaged documents: those whose content does not match their checksum.
+//!
+//! The store leaves a damaged document out of all lists, so a change that rests on a list could give a GPU to two hosts. Its
+//! kind and id may be damaged, too, and then do not tell which GPUs it is about. Therefore one damaged document pauses
+//! everything, unless no change of hardware rests on its kind. The executor leaves an operation alone whose document, plan or
+//! journal is damaged, with its claims; that pauses nothing else.
+//!
+//! Recovery: restore a backup; or discard the document and write it again from the hardware's state.
+
+use super::Composer;
+use super::asking::Check;
+use super::documents;
+use super::looking::naming::Ids;
+use super::recording::TurnedAway;
+use super::silence::ToldLost;
+use crate::access::AccessRules;
+use crate::accounts::lockout::{AccountFailures, SourceFailures};
+use crate::accounts::{ADMIN, Account};
+use crate::audit::{Head, Page};
+use crate::error::{ErrorCode, ServiceError};
+use crate::host::HostHistory;
+use crate::job::JobRun;
+use crate::leases::Lease;
+use crate::quarantine::{GpuHistory, Light};
+use crate::runner::ScheduleRun;
+use crate::sessions::{Logins, Session};
+use crate::subscription::Subscription;
+use crate::wants::Wants;
+use jiff::Timestamp;
+use poolwright_executor::{Claim, CompositionRecord, GpuRecord, Operation, Pause, Paused, PlanRecord};
+use poolwright_model::id::{GpuId, OperationId};
+use poolwright_model::lifecycle::GpuState;
+use poolwright_model::topology::Gpu;
+use poolwright_planner::Composition;
+use poolwright_store::{Batch, Damaged, INDEX, JOURNAL, Stored, read, read_all};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// Kinds on which no change of hardware rests, or whose damage the executor holds by itself.
+const HOLD_NOTHING: &[&str] = &[
+    Operation::KIND,
+    PlanRecord::KIND,
+    poolwright_executor::documents::UNREADABLE,
+    AccessRules::KIND,
+    Account::KIND,
+    AccountFailures::KIND,
+    SourceFailures::KIND,
+    Page::KIND,
+    Head::KIND,
+    GpuHistory::KIND,
+    HostHistory::KIND,
+    JobRun::KIND,
+    Light::KIND,
+    Logins::KIND,
+    ScheduleRun::KIND,
+    Session::KIND,
+    Subscription::KIND,
+    ToldLost::KIND,
+    TurnedAway::KIND,
+    Wants::KIND,
+];
+/// Most documents that a message names.
+const NAMED: usize = 3;
+/// Interval at which this manager looks whether another one has recovered a damaged document.
+const READ_AGAIN: Duration = Duration::from_secs(10);
+/// The name of the pause after an incomplete start.
+const START: &str = "start/incomplete";
+
+/// Damage, beside what the store knows of it.
+#[derive(Default)]
+pub(super) struct Damage {
+    /// When each document was found damaged, by its name: the beginning of its pause.
+    found: Mutex<BTreeMap<String, Timestamp>>,
+    /// Why the start is incomplete.
+    start: Mutex<Option<String>>,
+    read_again: Mutex<Option<Instant>>,
+}
+
+fn name(damaged: &Damaged) -> String {
+    format!("{}/{}", damaged.kind, damaged.id)
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Composer {
+    fn damaged_that_hold(&self) -> Vec<Damaged> {
+        let mut damaged = self.store.damaged();
+        damaged.retain(|damaged| !HOLD_NOTHING.contains(&damaged.kind.as_str()));
+        damaged
+    }
+
+    /// A pause of everything for each damaged document on which a change could rest.
+    pub(super) fn pauses_for_damage(&self) -> Vec<Pause> {
+        let damaged = self.damaged_that_hold();
+        let mut reasons: BTreeMap<String, String> =
+            damaged.iter().map(|one| (name(one), described(one))).collect();
+        if let Some(why) = &*lock(&self.damage.start) {
+            let reason =
+                format!("the start is incomplete: {why}; restart the manager once that is recovered");
+            reasons.insert(START.to_owned(), reason);
+        }
+        let mut found = lock(&self.damage.found);
+        found.retain(|name, _| reasons.contains_key(name));
+        let pause = |(name, reason): (String, String)| {
+            let since = *found.entry(name.clone()).or_insert_with(|| self.clock.now());
+            Pause::new(Paused::Damaged(name), "the manager", &reason, since)
+        };
+        reasons.into_iter().map(pause).collect()
+    }
+
+    /// Refuses a change while a document is damaged on which it could rest: also one that is no operation.
+    pub(super) fn refuse_while_damaged(&self) -> Result<(), ServiceError> {
+        match self.pauses_for_damage().first() {
+            None => Ok(()),
+            Some(pause) => Err(super::pausing::held_by(pause)),
+        }
+    }
+
+    /// A step of the start. One that fails because of a damaged document pauses everything and does not end the start: the
+    /// manager must run for `doctor` and for the recovery.
+    pub(super) fn despite_damage(&self, step: Result<(), ServiceError>) -> Result<(), ServiceError> {
+        match step {
+            Err(error) if error.code == ErrorCode::Internal && !self.store.damaged().is_empty() => {
+                tracing::error!(%error, "the start is incomplete");
+                lock(&self.damage.start).get_or_insert(error.message);
+                self.executor.set_pauses(self.pauses_for_damage());
+                Ok(())
+            }
+            step => step,
+        }
+    }
+
+    /// For the probe: reads nothing.
+    pub fn damage_readiness(&self) -> Check {
+        let pauses = self.pauses_for_damage();
+        if pauses.is_empty() {
+            return Check::ok("documents", "no change rests on a damaged document");
+        }
+        let reasons: Vec<&str> = pauses.iter().map(|pause| pause.reason.as_str()).collect();
+        let damaged = self.damaged_that_hold();
+        let hint = damaged
+            .first()
+            .map_or_else(|| "restart the manager".to_owned(), recovery);
+        Check::problem("documents", first_of(&reasons), hint)
+    }
+
+    /// Verifies every document.
+    pub(super) async fn damage_check(&self) -> Check {
+        let damaged = match self.store.verify().await {
+            Ok(damaged) => damaged,
+            Err(error) => return Check::problem("documents", error.to_string(), "retry: poolwright doctor"),
+        };
+        let reasons: Vec<String> = damaged.iter().map(described).collect();
+        let reasons: Vec<&str> = reasons.iter().map(String::as_str).collect();
+        match (damaged.first(), &*lock(&self.damage.start)) {
+            (Some(first), _) => Check::problem("documents", first_of(&reasons), recovery(first)),
+            (None, Some(why)) => {
+                let told = format!("the start is incomplete: {why}");
+                Check::problem("documents", told, "restart the manager")
+            }
+            (None, None) => Check::ok("documents", "all match their checksums"),
+        }
+    }
+
+    /// Verifies all documents from time to time while one is damaged: another manager may have recovered it.
+    pub(super) async fn poll_damage(&self) -> Result<(), ServiceError> {
+        if self.store.damaged().is_empty() {
+            return Ok(());
+        }
+        {
+            let mut last = lock(&self.damage.read_again);
+            if last.is_some_and(|last| last.elapsed() < READ_AGAIN) {
+                return Ok(());
+            }
+            *last = Some(Instant::now());
+        }
+        self.store.verify().await?;
+        Ok(())
+    }
+
+    /// Deletes a damaged document, and writes it again from the rest of the store and the hardware's state.
+    pub(super) async fn discard_damaged(&self, named: &str, by: &str) -> Result<(), ServiceError> {
+        let _turn = self.turn.lock().await;
+        let all = self.store.verify().await?;
+        let Some(damaged) = all.iter().find(|damaged| name(damaged) == named) else {
+            let hint = match named {
+                START => "restart the manager".to_owned(),
+                _ => "poolwright doctor names damaged documents".to_owned(),
+            };
+            let message = format!("{named} is not a damaged document");
+            return Err(ServiceError::new(ErrorCode::NotFound, message).with_hint(hint));
+        };
+        self.can_be_discarded(damaged).await?;
+        let mut batch = Batch::new();
+        batch.discard(&damaged.kind, &damaged.id);
+        let is_known = documents::kinds().chain([INDEX]).any(|kind| kind == damaged.kind);
+        if damaged.kind == GpuRecord::KIND || !is_known {
+            self.rebuild_gpus(damaged, &mut batch).await?;
+        }
+        if damaged.kind == Claim::KIND || !is_known {
+            self.rebuild_claims(damaged, &mut batch).await?;
+        }
+        self.store.commit(batch).await?;
+        tracing::warn!(document = named, by, "damaged document discarded");
+        Ok(())
+    }
+
+    /// Refuses to discard a document that can't be written again, and one that still protects requests.
+    async fn can_be_discarded(&self, damaged: &Damaged) -> Result<(), ServiceError> {
+        let refused = |message: String, hint: String| {
+            Err(ServiceError::new(ErrorCode::Conflict, message).with_hint(hint))
+        };
+        match damaged.kind.as_str() {
+            Ids::KIND => refused(
+                "the names of GPUs and hosts can't be written again".to_owned(),
+                "stop the manager and restore a backup: poolwright restore FILE --data-dir DIR".to_owned(),
+            ),
+            // Its claims would stay.
+            Operation::KIND | PlanRecord::KIND | JOURNAL => {
+                let open = self.store.open_operations().await?;
+                match open.iter().find(|open| open.as_str() == damaged.id) {
+                    Some(open) => refused(format!("operation {open} is open"), end(open)),
+                    None => Ok(()),
+                }
+            }
+            // The next manager does not wait for the requests of the one that had it.
+            Lease::KIND => {
+                let name = name(damaged);
+                let found = lock(&self.damage.found).get(&name).copied();
+                let sharing = self.options.sharing.as_ref();
+                let wait = sharing.map_or(Duration::ZERO, |sharing| sharing.term + sharing.write_deadline);
+                let now = self.clock.now();
+                let ends = found
+                    .unwrap_or(now)
+                    .saturating_add(jiff::SignedDuration::try_from(wait).unwrap_or_default());
+                match ends {
+                    Ok(ends) if ends > now => refused(
+                        format!("the manager that had {name} may send requests until {ends}"),
+                        "try again then".to_owned(),
+                    ),
+                    _ => Ok(()),
+                }
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Writes the records of GPUs that have none: as memory has them, or as compositions hold them. Any other GPU counts as
+    /// not reset. If no GPU without a record has the damaged id, the record may be that of any of them.
+    async fn rebuild_gpus(&self, damaged: &Damaged, batch: &mut Batch) -> Result<(), ServiceError> {
+        let sound = read_all::<GpuRecord>(self.store.as_ref()).await?;
+        let sound: BTreeSet<GpuId> = sound.into_iter().map(|found| found.value.gpu).collect();
+        let mut gpus = self.known_gpus();
+        gpus.retain(|gpu| !sound.contains(&gpu.id));
+        if gpus.iter().any(|gpu| gpu.id.as_str() == damaged.id) {
+            gpus.retain(|gpu| gpu.id.as_str() == damaged.id);
+        }
+        let pages = self.books.pages();
+        for gpu in &gpus {
+            expect_none::<GpuRecord>(damaged, gpu.id.as_str(), batch);
+            match pages.records.get(&gpu.id) {
+                Some(known) => batch.put(&known.value)?,
+                None => batch.put(&presumed(gpu, &pages.compositions, self.clock.now()))?,
+            };
+        }
+        Ok(())
+    }
+
+    /// Writes the claims that open operations lack. An operation that ends meanwhile has none: its document is expected as it
+    /// was read.
+    async fn rebuild_claims(&self, damaged: &Damaged, batch: &mut Batch) -> Result<(), ServiceError> {
+        let sound = read_all::<Claim>(self.store.as_ref()).await?;
+        let sound: BTreeSet<_> = sound.into_iter().map(|found| found.value.unit).collect();
+        for operation in self.executor.unfinished().await? {
+            let Some(plan) = self.plan_underway(&operation.id).await? else {
+                continue;
+            };
+            let id = operation.id.as_str();
+            match read::<Operation>(self.store.as_ref(), id).await {
+                Ok(Some(found)) if !found.value.state.has_ended() => {
+                    batch.expect(Operation::KIND, id, Some(found.revision));
+                }
+                Ok(_) => continue,
+                // It is left alone until it is resolved.
+                Err(error) if error.is_unreadable() => {}
+                Err(error) => return Err(error.into()),
+            }
+            for (unit, goes_to) in plan.moves() {
+                if sound.contains(unit) {
+                    continue;
+                }
+                expect_none::<Claim>(damaged, unit.as_str(), batch);
+                batch.put(&Claim {
+                    unit: unit.clone(),
+                    operation: operation.id.clone(),
+                    kind: operation.kind,
+                    by: operation.by.clone(),
+                    since: operation.created,
+                    host_port: goes_to.cloned(),
+                })?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Another manager may write the document first. The damaged one is there until it is replaced.
+fn expect_none<T: Stored>(damaged: &Damaged, id: &str, batch: &mut Batch) {
+    if (damaged.kind.as_str(), damaged.id.as_str()) != (T::KIND, id) {
+        batch.expect(T::KIND, id, None);
+    }
+}
+
+fn described(damaged: &Damaged) -> String {
+    format!("damaged document {}: {}", name(damaged), damaged.reason)
+}
+
+fn first_of(reasons: &[&str]) -> String {
+    let named = reasons[..reasons.len().min(NAMED)].join("; ");
+    match reasons.len().saturating_sub(NAMED) {
+        0 => named,
+        more => format!("{named}; and {more} more"),
+    }
+}
+
+fn end(operation: &OperationId) -> String {
+    format!(
+        "look at the hardware, then end it: poolwright ops resolve {operation} --with accept --reason WHY"
+    )
+}
+
+/// The next steps of an operator.
+fn recovery(damaged: &Damaged) -> String {
+    let discard = format!("poolwright resume --damaged {}", quoted(&name(damaged)));
+    let restore = "restore a backup (poolwright restore)";
+    let otherwise = match (damaged.kind.as_str(), damaged.id.as_str()) {
+        (Ids::KIND, _) => return restore.to_owned(),
+        (INDEX, _) => return format!("rebuild it from the documents: {discard}"),
+        (Head::KIND, _) => return "make any change: the manager then writes it again".to_owned(),
+        (CompositionRecord::KIND, _) => format!(
+            "discard it and take over the GPUs that the hardware has bound: {discard}, then poolwright endpoint adopt NAME"
+        ),
+        (GpuRecord::KIND, _) => {
+            format!("write it again from the compositions and the hardware's state: {discard}")
+        }
+        (Claim::KIND, _) => format!("write it again from the open operations: {discard}"),
+        (Operation::KIND | PlanRecord::KIND | JOURNAL, id) => format!(
+            "while the operation is open: poolwright ops resolve {id} --with accept --reason WHY; after its end: {discard}"
+        ),
+        (Account::KIND, ADMIN) => format!(
+            "restart the manager with --new-admin-password; or, with the login of another administrator: {discard}"
+        ),
+        (kind, _) if HOLD_NOTHING.contains(&kind) => return format!("discard it: {discard}; or {restore}"),
+        (kind, _) if documents::kinds().all(|known| known != kind) => format!(
+            "discard it: {discard}; then look at what is foreign or elsewhere (poolwright diff) and take it over (poolwright endpoint adopt NAME)"
+        ),
+        // It may be what keeps something from being changed.
+        _ => format!("poolwright pause --all; {discard}; set its content again; poolwright resume --all"),
+    };
+    format!("{restore}; or {otherwise}")
+}
+
+/// A name for a shell: the damaged part of it may be any character.
+fn quoted(name: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "/-_.:@+=,".contains(c);
+    match name.chars().all(is_plain) {
+        true => name.to_owned(),
+        false => format!("'{}'", name.replace('\'', r"'\''")),
+    }
+}
+
+/// The record of a GPU that lost it, by the compositions.
+fn presumed(gpu: &Gpu, compositions: &[Composition], since: Timestamp) -> GpuRecord {
+    let holder = compositions.iter().find_map(|composition| {
+        let mut held = composition.held.iter();
+        let held = held.find(|held| held.gpus.contains(&gpu.id))?;
+        Some((composition, held))
+    });
+    GpuRecord {
+        gpu: gpu.id.clone(),
+        unit: gpu.unit.clone(),
+        state: match holder {
+            Some(_) => GpuState::Bound,
+            None => GpuState::Dirty,
+        },
+        was_attached: false,
+        clean: false,
+        host: holder.map(|(composition, _)| composition.host.clone()),
+        host_port: holder.map(|(_, held)| held.host_port.clone()),
+        composition: holder.map(|(composition, _)| composition.id.clone()),
+        tenant: holder.and_then(|(composition, _)| composition.tenant.clone()),
+        operation: None,
+        since,
+        learned: None,
+        learned_before: None,
+        left: Vec::new(),
+    }
+}

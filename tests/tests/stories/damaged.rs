@@ -1,0 +1,308 @@
+//! Flipped bits in the store: no change rests on a damaged document, and an operator is shown the recovery.
+
+use crate::kit::{Bindings, ME, Pool, gpus};
+use poolwright_emulator::Rack;
+use poolwright_executor::GpuRecord;
+use poolwright_model::lifecycle::GpuState;
+use poolwright_service::{
+    Check, CheckResult, Composition, ErrorCode, How, OperationState, Paused, Resolution, ServiceError,
+};
+use poolwright_store::{Batch, SqliteStore, Store, read};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A pool whose store can be damaged.
+struct Rotten {
+    pool: Pool,
+    store: Arc<SqliteStore>,
+}
+
+/// The pause for a damaged document.
+fn damaged(kind: &str, id: &str) -> Paused {
+    Paused::Damaged(format!("{kind}/{id}"))
+}
+
+impl Rotten {
+    async fn new() -> Self {
+        let store = Arc::new(SqliteStore::in_memory().unwrap());
+        let mut pool = Pool::bare(Rack::builtin("zones").unwrap(), store.clone());
+        pool.open().await;
+        pool.add_all_endpoints().await;
+        Self { pool, store }
+    }
+
+    fn rot(&self, kind: &str, id: &str) {
+        self.store.flip_bit(kind, id, 317).unwrap();
+    }
+
+    async fn documents_checked(&self) -> Check {
+        let checks = self.pool.composer().doctor().await.unwrap();
+        checks
+            .into_iter()
+            .find(|check| check.name == "documents")
+            .unwrap()
+    }
+
+    async fn is_ready(&self) -> bool {
+        let checks = self.pool.composer().readiness().await;
+        checks.iter().all(|check| check.result == CheckResult::Ok)
+    }
+
+    /// It is named, nothing can be begun, and nothing was sent.
+    async fn is_held(&self, kind: &str, id: &str, truth: &Bindings) {
+        let name = format!("damaged document {kind}/{id}");
+        assert!(!self.is_ready().await);
+        let check = self.documents_checked().await;
+        assert_eq!(check.result, CheckResult::Problem);
+        assert!(check.message.contains(&name), "{}", check.message);
+        let hint = check.hint.unwrap();
+        for part in [
+            "restore a backup",
+            &format!("poolwright resume --damaged {kind}/{id}"),
+        ] {
+            assert!(hint.contains(part), "{part}: {hint}");
+        }
+        let refusals: [ServiceError; 2] = [
+            self.pool
+                .compose(gpus("more", "a100-pcie-80gb", 1))
+                .await
+                .unwrap_err(),
+            self.pool.release("chat").await.unwrap_err(),
+        ];
+        for refused in refusals {
+            assert!(refused.message.contains(&name), "{refused}");
+        }
+        assert_eq!(self.pool.truth(), *truth, "nothing was sent");
+    }
+
+    async fn recover(&self, kind: &str, id: &str) {
+        let what = damaged(kind, id);
+        let paused = self.pool.composer().resume(&what, ME).await.unwrap();
+        assert!(paused.is_empty(), "{paused:?}");
+        assert_eq!(self.documents_checked().await.result, CheckResult::Ok);
+        assert!(self.is_ready().await);
+    }
+
+    async fn composition(&self) -> Composition {
+        let compositions = self.pool.composer().compositions().await.unwrap();
+        let of_chat = |found: &Composition| found.demand.as_ref().is_some_and(|id| id.as_str() == "chat");
+        compositions.into_iter().find(of_chat).unwrap()
+    }
+}
+
+/// Fault 98: a composition. Fault 99: its GPUs are taken over again.
+#[tokio::test(start_paused = true)]
+async fn a_damaged_composition_holds_every_change_until_it_is_discarded_and_adopted() {
+    let mut rotten = Rotten::new().await;
+    rotten.pool.composed(gpus("chat", "a100-pcie-80gb", 2)).await;
+    let held = rotten.composition().await;
+    let id = held.id.as_str();
+    let truth = rotten.pool.truth();
+    rotten.rot("composition", id);
+    rotten.pool.restart().await;
+    rotten.is_held("composition", id, &truth).await;
+    let composer = rotten.pool.composer();
+    let error = composer.composition(&held.id).await.unwrap_err();
+    assert!(error.message.contains("damaged document"), "{error}");
+    let pause = composer
+        .pause(damaged("composition", id), ME, "")
+        .await
+        .unwrap_err();
+    assert_eq!(pause.code, ErrorCode::BadRequest);
+    let unknown = composer
+        .resume(&damaged("composition", "other"), ME)
+        .await
+        .unwrap_err();
+    assert_eq!(unknown.code, ErrorCode::NotFound);
+
+    rotten.recover("composition", id).await;
+    let endpoints: BTreeSet<_> = held
+        .held
+        .iter()
+        .map(|held| held.unit_at.endpoint.clone())
+        .collect();
+    for endpoint in endpoints {
+        let composer = rotten.pool.composer();
+        let adopting = composer
+            .adopt_endpoint(&endpoint, ME, &How::default(), None)
+            .await
+            .unwrap();
+        rotten.pool.done(&adopting.change).await;
+    }
+    let again = rotten.pool.composer().compositions().await.unwrap();
+    let again: BTreeSet<_> = again.iter().flat_map(Composition::gpus).collect();
+    assert!(held.gpus().all(|gpu| again.contains(gpu)), "{again:?}");
+    assert_eq!(rotten.pool.truth(), truth, "nothing was moved");
+}
+
+/// Fault 98: the record of a GPU. Fault 99: it is written again, from its composition.
+#[tokio::test(start_paused = true)]
+async fn a_damaged_gpu_record_is_made_again_from_its_composition() {
+    let mut rotten = Rotten::new().await;
+    rotten.pool.composed(gpus("chat", "a100-pcie-80gb", 1)).await;
+    let held = rotten.composition().await;
+    let gpu = held.gpus().next().unwrap().to_string();
+    let truth = rotten.pool.truth();
+    rotten.rot("gpu-state", &gpu);
+    rotten.pool.restart().await;
+    rotten.is_held("gpu-state", &gpu, &truth).await;
+    rotten.recover("gpu-state", &gpu).await;
+    let record = read::<GpuRecord>(&*rotten.store, &gpu).await.unwrap().unwrap();
+    assert_eq!(record.value.composition.as_ref(), Some(&held.id));
+    rotten.pool.released("chat").await;
+    let left = rotten.pool.truth();
+    assert_eq!(left.len() + 1, truth.len(), "{left:?}");
+}
+
+/// Fault 99: a GPU whose endpoint does not answer. It is not given to another tenant before its reset.
+#[tokio::test(start_paused = true)]
+async fn a_gpu_that_is_not_visible_counts_as_not_reset_once_its_record_is_discarded() {
+    let mut rotten = Rotten::new().await;
+    let before = rotten.pool.truth();
+    rotten.pool.composed(gpus("chat", "a100-pcie-80gb", 1)).await;
+    let mut bound = rotten.pool.truth();
+    bound.retain(|gpu, _| !before.contains_key(gpu));
+    let gpu = rotten.composition().await.gpus().next().unwrap().to_string();
+    rotten.pool.released("chat").await;
+    rotten.rot("gpu-state", &gpu);
+    let emulation = &rotten.pool.emulation;
+    let pulled = emulation.rack().gpu_named(bound.keys().next().unwrap()).unwrap();
+    emulation.with(|state, now| state.vanish(pulled, now));
+    rotten.pool.restart().await;
+    rotten.recover("gpu-state", &gpu).await;
+    let record = read::<GpuRecord>(&*rotten.store, &gpu).await.unwrap().unwrap();
+    assert_eq!((record.value.state, record.value.clean), (GpuState::Dirty, false));
+}
+
+/// Fault 98: a claim. Fault 99: it is written again from its operation, which waits meanwhile.
+#[tokio::test(start_paused = true)]
+async fn an_operation_waits_while_a_claim_is_damaged_and_ends_once_it_is_made_again() {
+    let mut rotten = Rotten::new().await;
+    let change = rotten
+        .pool
+        .compose(gpus("chat", "a100-pcie-80gb", 1))
+        .await
+        .unwrap();
+    let id = change.operation.as_ref().unwrap().id.clone();
+    rotten.pool.crash().await;
+    let unit = change.plan.steps[0].target.unit.to_string();
+    rotten.rot("claim", &unit);
+    rotten.pool.open().await;
+    tokio::time::sleep(Duration::from_secs(3600)).await;
+    let truth = rotten.pool.truth();
+    let operation = rotten.pool.composer().operation(&id).await.unwrap();
+    assert!(!operation.state.has_ended(), "{:?}", operation.state);
+    let waits = operation.waits().join("; ");
+    assert!(
+        waits.contains(&format!("damaged document claim/{unit}")),
+        "{waits}"
+    );
+    assert_eq!(rotten.pool.truth(), truth);
+    rotten.recover("claim", &unit).await;
+    rotten.pool.done(&change).await;
+    rotten.pool.released("chat").await;
+}
+
+/// Fault 100: its document. Everything else goes on.
+#[tokio::test(start_paused = true)]
+async fn an_operation_with_a_damaged_document_is_left_alone_until_it_is_resolved() {
+    let mut rotten = Rotten::new().await;
+    let change = rotten
+        .pool
+        .compose(gpus("chat", "a100-pcie-80gb", 1))
+        .await
+        .unwrap();
+    let id = change.operation.as_ref().unwrap().id.clone();
+    rotten.pool.crash().await;
+    rotten.rot("operation", id.as_str());
+    rotten.pool.open().await;
+    let operation = rotten.pool.composer().operation(&id).await.unwrap();
+    assert_eq!(operation.state, OperationState::Quarantined);
+    let alarm = operation.alarm.unwrap().message;
+    assert!(
+        alarm.contains(&format!("damaged document operation/{id}")),
+        "{alarm}"
+    );
+    let check = rotten.documents_checked().await;
+    assert_eq!(check.result, CheckResult::Problem);
+    assert!(check.hint.unwrap().contains(&format!("ops resolve {id}")));
+    assert!(rotten.is_ready().await, "no other change rests on it");
+    rotten.pool.composed(gpus("more", "a100-pcie-80gb", 1)).await;
+    let composer = rotten.pool.composer();
+    let open = composer
+        .resume(&damaged("operation", id.as_str()), ME)
+        .await
+        .unwrap_err();
+    assert_eq!(open.code, ErrorCode::Conflict, "it is ended, and not discarded");
+    let ended = composer
+        .resolve(&id, Resolution::Accept, ME, "looked at it")
+        .await
+        .unwrap();
+    assert_eq!(ended.state, OperationState::Failed);
+    assert_eq!(rotten.documents_checked().await.result, CheckResult::Ok);
+}
+
+/// Fault 100: its name.
+#[tokio::test(start_paused = true)]
+async fn an_operation_whose_document_has_another_name_is_left_alone_until_it_is_resolved() {
+    let mut rotten = Rotten::new().await;
+    let change = rotten
+        .pool
+        .compose(gpus("chat", "a100-pcie-80gb", 1))
+        .await
+        .unwrap();
+    let id = change.operation.as_ref().unwrap().id.clone();
+    rotten.pool.crash().await;
+    let mut batch = Batch::new();
+    batch.delete("operation", id.as_str());
+    rotten.store.commit(batch).await.unwrap();
+    rotten.pool.open().await;
+    let operation = rotten.pool.composer().operation(&id).await.unwrap();
+    assert_eq!(operation.state, OperationState::Quarantined);
+    let composer = rotten.pool.composer();
+    let ended = composer
+        .resolve(&id, Resolution::Accept, ME, "looked at it")
+        .await
+        .unwrap();
+    assert_eq!(ended.state, OperationState::Failed);
+    assert!(rotten.store.list("claim").await.unwrap().is_empty());
+}
+
+/// Fault 100: the list of open operations, which has no checksums.
+#[tokio::test(start_paused = true)]
+async fn an_operation_that_is_not_listed_as_open_is_ended_after_the_next_start() {
+    let mut rotten = Rotten::new().await;
+    let change = rotten
+        .pool
+        .compose(gpus("chat", "a100-pcie-80gb", 1))
+        .await
+        .unwrap();
+    rotten.pool.crash().await;
+    let mut batch = Batch::new();
+    batch.end(&change.operation.as_ref().unwrap().id);
+    rotten.store.commit(batch).await.unwrap();
+    rotten.pool.open().await;
+    rotten.pool.done(&change).await;
+    rotten.pool.released("chat").await;
+    assert!(rotten.is_ready().await);
+}
+
+/// Fault 98: a document of the past.
+#[tokio::test(start_paused = true)]
+async fn a_damaged_document_on_which_no_change_rests_is_a_problem_and_holds_nothing() {
+    let mut rotten = Rotten::new().await;
+    let ended = rotten.pool.composed(gpus("chat", "a100-pcie-80gb", 1)).await;
+    rotten.rot("plan", ended.id.as_str());
+    rotten.pool.restart().await;
+    assert!(rotten.is_ready().await);
+    let check = rotten.documents_checked().await;
+    assert_eq!(check.result, CheckResult::Problem);
+    assert!(
+        check.message.contains(&format!("plan/{}", ended.id)),
+        "{}",
+        check.message
+    );
+    rotten.pool.released("chat").await;
+    rotten.recover("plan", ended.id.as_str()).await;
+}
