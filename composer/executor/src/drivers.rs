@@ -280,11 +280,16 @@ impl Metal {
         })
     }
 
-    /// Whether an address shows the unit's GPUs; at another one than the recorded it must prove it.
+    /// Whether an address shows the unit's GPUs; at another one than the recorded it must prove it. The recorded one may show
+    /// nothing only if the latest observation has the unit nowhere: a GPU that was pulled. Else the unit may have another
+    /// address, and a GPU that was pulled this one.
     async fn shows(&self, fabric: &dyn Fabric, target: &Target, at: &ControlPoint) -> Answer<()> {
         let compare = |found: &[GpuIdentity]| match target.compare(found) {
             Match::ByLocationOnly if *at != target.unit_at => {
                 Match::Changed("it shows no identity".to_owned())
+            }
+            Match::ByLocationOnly if found.is_empty() && self.drivers.observed_at(target).is_some() => {
+                Match::Changed("it shows no GPU".to_owned())
             }
             compared => compared,
         };

@@ -20,6 +20,7 @@ use crate::note::{self, Way, said};
 use crate::operation::StepRecord;
 use crate::state::StepState;
 use poolwright_driver::{Bound, DriverError, ErrorKind, ResetSeen};
+use poolwright_model::fault::FaultKind;
 use poolwright_model::lifecycle::GpuState;
 use poolwright_model::step::{Target, Verb};
 use tokio::time::Instant;
@@ -130,9 +131,13 @@ impl<'a> Reset<'a> {
             let now = Instant::now();
             match answer {
                 Ok(ResetSeen::Done) => {
-                    return Ok(Outcome {
-                        evidence: "reset, and seen to be".to_owned(),
-                        change: Some(Change::ResetSeen),
+                    return Ok(match self.cx.metal.bound(&self.target).await {
+                        // Another GPU may have got the address meanwhile.
+                        Err(error) if error.fault == FaultKind::Conflict => not(&said(&error)),
+                        _ => Outcome {
+                            evidence: "reset, and seen to be".to_owned(),
+                            change: Some(Change::ResetSeen),
+                        },
                     });
                 }
                 Ok(ResetSeen::CannotTell) => {

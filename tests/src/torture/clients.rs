@@ -2,11 +2,12 @@
 
 use super::invariants::Invariant;
 use super::world::World;
+use poolwright_executor::StepState;
 use poolwright_model::id::{DemandId, GpuId, OperationId};
 use poolwright_service::demand::DemandSpec;
 use poolwright_service::schedule::ScheduleSpec;
 use poolwright_service::{
-    Change, Composer, ErrorCode, How, OperationState, Release, Resolution, ServiceError,
+    Change, Composer, ErrorCode, How, Operation, OperationState, Release, Resolution, ServiceError,
 };
 use poolwright_store::Store;
 use serde_json::json;
@@ -393,7 +394,7 @@ pub async fn resolve(world: &mut World, hard: bool) {
         let tries: &[Resolution] = match (operation.state, hard) {
             (OperationState::Quarantined, false) => &[Resolution::Retry],
             (OperationState::Quarantined | OperationState::Indeterminate, true) => {
-                &[Resolution::Accept, Resolution::AcceptFree]
+                &[Resolution::Accept, seen_by_operator(world, &operation)]
             }
             _ => &[],
         };
@@ -415,6 +416,23 @@ pub async fn resolve(world: &mut World, hard: bool) {
                 break;
             }
         }
+    }
+}
+
+/// What an operator who looks at the hardware says of the GPUs that an operation could not read.
+fn seen_by_operator(world: &World, operation: &Operation) -> Resolution {
+    let unsure = operation.steps.iter().filter(|record| {
+        matches!(
+            record.state,
+            StepState::Running | StepState::Indeterminate | StepState::Undoing
+        )
+    });
+    let units: Vec<_> = unsure.map(|record| &record.step.target.unit).collect();
+    let gpus = world.units.iter().filter(|(_, unit)| units.contains(unit));
+    let mut gpus = gpus.map(|(gpu, _)| *gpu);
+    match gpus.any(|gpu| world.emulation.with(|state, _| state.bound_to(gpu).is_some())) {
+        true => Resolution::AcceptBound,
+        false => Resolution::AcceptFree,
     }
 }
 

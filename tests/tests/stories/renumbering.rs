@@ -108,6 +108,32 @@ async fn the_gpu_that_was_named_is_detached_whatever_its_address_is() {
     }
 }
 
+/// Fault 72: the recorded address is now that of a GPU that was pulled, so it shows none.
+#[tokio::test(start_paused = true)]
+async fn a_gpu_is_not_detached_at_the_address_of_one_that_was_pulled() {
+    for style in ["zones", "connections", "blocks"] {
+        let pool = attached(style, ["host-1", "host-1"]).await;
+        let pulled = pool.gpu_ix(OTHER);
+        pool.emulation.with(|state, now| state.vanish(pulled, now));
+        pool.renumber();
+        let effects = pool.effects();
+        let change = pool.detach(ONE).await.unwrap();
+        let ended = pool.ended(&change).await;
+        assert_eq!(ended.state, OperationState::RolledBack, "{style}");
+        assert!(
+            ended.error().unwrap().contains("identity changed"),
+            "{:?}",
+            ended.error()
+        );
+        assert_eq!(pool.effects(), effects, "{style}");
+        assert_eq!(pool.which_are_bound(), [ONE], "{style}");
+
+        pool.looks().await;
+        pool.done(&pool.detach(ONE).await.unwrap()).await;
+        assert!(pool.which_are_bound().is_empty(), "{style}");
+    }
+}
+
 /// On two hosts the old addresses show each GPU at the other's host.
 #[tokio::test(start_paused = true)]
 async fn gpus_that_had_each_others_addresses_for_a_while_can_be_released() {

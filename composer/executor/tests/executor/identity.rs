@@ -100,6 +100,15 @@ async fn a_gpu_is_not_reset_at_an_address_that_shows_another_one() {
     assert_eq!(kit.gpu("u1").await.state, GpuState::Dirty);
 }
 
+/// The address changes during the reset: another GPU may have been reset.
+#[tokio::test(start_paused = true)]
+async fn a_gpu_whose_address_changes_during_its_reset_counts_as_not_reset() {
+    let kit = attached().await;
+    kit.rack.shows_after(Call::Reset, "u1", "another");
+    run(&kit.executor(), release()).await;
+    assert_eq!(kit.gpu("u1").await.state, GpuState::Dirty);
+}
+
 /// Another manager bound it elsewhere, and put it back.
 #[tokio::test(start_paused = true)]
 async fn a_gpu_that_was_found_at_another_host_can_be_released_once_it_is_back() {
