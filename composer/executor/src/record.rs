@@ -4,7 +4,7 @@
 //! to change a [`GpuRecord`] (drift, cordon, adoption) does so with the expectation that there is no
 //! claim on its unit.
 
-use crate::operation::OperationKind;
+use crate::operation::{Operation, OperationKind};
 use jiff::Timestamp;
 use poolwright_driver::Learned;
 use poolwright_model::id::{CompositionId, GpuId, HostId, HostPortId, OperationId, TenantId, UnitId};
@@ -27,6 +27,19 @@ pub struct Claim {
     pub since: Timestamp,
     /// Where the operation puts the unit, if it does.
     pub host_port: Option<HostPortId>,
+}
+
+impl Claim {
+    pub fn of(operation: &Operation, unit: &UnitId, goes_to: Option<&HostPortId>) -> Self {
+        Self {
+            unit: unit.clone(),
+            operation: operation.id.clone(),
+            kind: operation.kind,
+            by: operation.by.clone(),
+            since: operation.created,
+            host_port: goes_to.cloned(),
+        }
+    }
 }
 
 /// A claim of an operation that can't be read is a claim all the same: its kind may be one of a newer Poolwright.

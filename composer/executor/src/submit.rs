@@ -263,14 +263,8 @@ async fn claim(
                 operation: claim.value.operation,
             });
         }
-        batch.expect(Claim::KIND, unit.as_str(), None).put(&Claim {
-            unit: unit.clone(),
-            operation: operation.id.clone(),
-            kind: operation.kind,
-            by: operation.by.clone(),
-            since: operation.created,
-            host_port: goes_to.cloned(),
-        })?;
+        let claim = Claim::of(operation, unit, goes_to);
+        batch.expect(Claim::KIND, unit.as_str(), None).put(&claim)?;
     }
     Ok(())
 }

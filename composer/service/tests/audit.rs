@@ -250,8 +250,8 @@ async fn a_flood_of_denied_requests_is_told_as_one_with_the_number_of_addresses(
     assert_eq!(
         told,
         [
-            "somebody from 10.0.0.9 was denied POST /api/v1/thing/0: 401",
-            "somebody from 10.0.0.9 was denied 2,087 requests to 295 addresses: 401",
+            "an unknown client from 10.0.0.9 was denied POST /api/v1/thing/0: 401",
+            "an unknown client from 10.0.0.9 was denied 2,087 requests to 295 addresses: 401",
         ]
     );
     verified(&log).await.unwrap();

@@ -37,6 +37,10 @@ pub(crate) const FORGET_UNKNOWN: &str = "DELETE FROM open_operation
 pub(crate) const END: &str = "DELETE FROM open_operation WHERE operation = ?1";
 pub(crate) const OPEN_OPERATIONS: &str = "SELECT operation FROM open_operation ORDER BY operation";
 
+// An event number below one that was given would refuse every commit with an event.
+pub(crate) const REPAIR_EVENT_NUMBER: &str =
+    "UPDATE counter SET value = (SELECT coalesce(max(seq), 0) FROM outbox)
+     WHERE name = 'event' AND value < (SELECT coalesce(max(seq), 0) FROM outbox)";
 pub(crate) const TELL: &str = "INSERT INTO outbox (seq, event) VALUES (?1, ?2)";
 pub(crate) const EVENTS: &str = "SELECT seq, event FROM outbox WHERE seq > ?1 ORDER BY seq LIMIT ?2";
 pub(crate) const FORGET_EVENTS: &str = "DELETE FROM outbox WHERE seq <= ?1";

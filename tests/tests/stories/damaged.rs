@@ -3,9 +3,10 @@
 use crate::kit::{Bindings, ME, Pool, gpus};
 use poolwright_emulator::Rack;
 use poolwright_executor::GpuRecord;
+use poolwright_model::id::OperationId;
 use poolwright_model::lifecycle::GpuState;
 use poolwright_service::{
-    Check, CheckResult, Composition, ErrorCode, How, OperationState, Paused, Resolution, ServiceError,
+    Change, Check, CheckResult, Composition, ErrorCode, How, OperationState, Paused, Resolution, ServiceError,
 };
 use poolwright_store::{Batch, SqliteStore, Store, read};
 use std::collections::BTreeSet;
@@ -89,6 +90,19 @@ impl Rotten {
         let of_chat = |found: &Composition| found.demand.as_ref().is_some_and(|id| id.as_str() == "chat");
         compositions.into_iter().find(of_chat).unwrap()
     }
+}
+
+/// A manager that was killed while it composed `chat`.
+async fn killed_while_composing() -> (Rotten, Change, OperationId) {
+    let mut rotten = Rotten::new().await;
+    let change = rotten
+        .pool
+        .compose(gpus("chat", "a100-pcie-80gb", 1))
+        .await
+        .unwrap();
+    let id = change.operation.as_ref().unwrap().id.clone();
+    rotten.pool.crash().await;
+    (rotten, change, id)
 }
 
 /// Fault 98: a composition. Fault 99: its GPUs are taken over again.
@@ -178,14 +192,7 @@ async fn a_gpu_that_is_not_visible_counts_as_not_reset_once_its_record_is_discar
 /// Fault 98: a claim. Fault 99: it is written again from its operation, which waits meanwhile.
 #[tokio::test(start_paused = true)]
 async fn an_operation_waits_while_a_claim_is_damaged_and_ends_once_it_is_made_again() {
-    let mut rotten = Rotten::new().await;
-    let change = rotten
-        .pool
-        .compose(gpus("chat", "a100-pcie-80gb", 1))
-        .await
-        .unwrap();
-    let id = change.operation.as_ref().unwrap().id.clone();
-    rotten.pool.crash().await;
+    let (mut rotten, change, id) = killed_while_composing().await;
     let unit = change.plan.steps[0].target.unit.to_string();
     rotten.rot("claim", &unit);
     rotten.pool.open().await;
@@ -207,14 +214,7 @@ async fn an_operation_waits_while_a_claim_is_damaged_and_ends_once_it_is_made_ag
 /// Fault 100: its document. Everything else goes on.
 #[tokio::test(start_paused = true)]
 async fn an_operation_with_a_damaged_document_is_left_alone_until_it_is_resolved() {
-    let mut rotten = Rotten::new().await;
-    let change = rotten
-        .pool
-        .compose(gpus("chat", "a100-pcie-80gb", 1))
-        .await
-        .unwrap();
-    let id = change.operation.as_ref().unwrap().id.clone();
-    rotten.pool.crash().await;
+    let (mut rotten, _, id) = killed_while_composing().await;
     rotten.rot("operation", id.as_str());
     rotten.pool.open().await;
     let operation = rotten.pool.composer().operation(&id).await.unwrap();
@@ -246,14 +246,7 @@ async fn an_operation_with_a_damaged_document_is_left_alone_until_it_is_resolved
 /// Fault 100: its name.
 #[tokio::test(start_paused = true)]
 async fn an_operation_whose_document_has_another_name_is_left_alone_until_it_is_resolved() {
-    let mut rotten = Rotten::new().await;
-    let change = rotten
-        .pool
-        .compose(gpus("chat", "a100-pcie-80gb", 1))
-        .await
-        .unwrap();
-    let id = change.operation.as_ref().unwrap().id.clone();
-    rotten.pool.crash().await;
+    let (mut rotten, _, id) = killed_while_composing().await;
     let mut batch = Batch::new();
     batch.delete("operation", id.as_str());
     rotten.store.commit(batch).await.unwrap();
@@ -272,15 +265,9 @@ async fn an_operation_whose_document_has_another_name_is_left_alone_until_it_is_
 /// Fault 100: the list of open operations, which has no checksums.
 #[tokio::test(start_paused = true)]
 async fn an_operation_that_is_not_listed_as_open_is_ended_after_the_next_start() {
-    let mut rotten = Rotten::new().await;
-    let change = rotten
-        .pool
-        .compose(gpus("chat", "a100-pcie-80gb", 1))
-        .await
-        .unwrap();
-    rotten.pool.crash().await;
+    let (mut rotten, change, id) = killed_while_composing().await;
     let mut batch = Batch::new();
-    batch.end(&change.operation.as_ref().unwrap().id);
+    batch.end(&id);
     rotten.store.commit(batch).await.unwrap();
     rotten.pool.open().await;
     rotten.pool.done(&change).await;

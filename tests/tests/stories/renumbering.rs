@@ -70,6 +70,16 @@ impl Pool {
     }
 }
 
+impl Pool {
+    async fn refuses_to_detach(&self, gpu: &str) {
+        let change = self.detach(gpu).await.unwrap();
+        let ended = self.ended(&change).await;
+        assert_eq!(ended.state, OperationState::RolledBack);
+        let error = ended.error().unwrap();
+        assert!(error.contains("identity changed"), "{error}");
+    }
+}
+
 /// Fault 72: before the manager has seen the new addresses it sends nothing; then it uses them.
 #[tokio::test(start_paused = true)]
 async fn the_gpu_that_was_named_is_detached_whatever_its_address_is() {
@@ -78,14 +88,7 @@ async fn the_gpu_that_was_named_is_detached_whatever_its_address_is() {
         let before = pool.truth();
         let (unbinds, resets) = pool.effects();
         pool.renumber();
-        let change = pool.detach(ONE).await.unwrap();
-        let ended = pool.ended(&change).await;
-        assert_eq!(ended.state, OperationState::RolledBack, "{style}");
-        assert!(
-            ended.error().unwrap().contains("identity changed"),
-            "{:?}",
-            ended.error()
-        );
+        pool.refuses_to_detach(ONE).await;
         assert_eq!(
             (pool.truth(), pool.effects()),
             (before, (unbinds, resets)),
@@ -117,14 +120,7 @@ async fn a_gpu_is_not_detached_at_the_address_of_one_that_was_pulled() {
         pool.emulation.with(|state, now| state.vanish(pulled, now));
         pool.renumber();
         let effects = pool.effects();
-        let change = pool.detach(ONE).await.unwrap();
-        let ended = pool.ended(&change).await;
-        assert_eq!(ended.state, OperationState::RolledBack, "{style}");
-        assert!(
-            ended.error().unwrap().contains("identity changed"),
-            "{:?}",
-            ended.error()
-        );
+        pool.refuses_to_detach(ONE).await;
         assert_eq!(pool.effects(), effects, "{style}");
         assert_eq!(pool.which_are_bound(), [ONE], "{style}");
 

@@ -149,7 +149,7 @@ impl Accounts {
         }
         let hash = found
             .as_ref()
-            .map_or(&self.nobody, |found| &found.value.password_hash);
+            .map_or(&self.decoy_hash, |found| &found.value.password_hash);
         let is_right = password::matches(hash.clone(), password.to_owned(), &self.memory).await?;
         let (Some(found), Some(digest), true) = (found, digest, is_right) else {
             if let Admission::Counted(Some(until)) = admission {

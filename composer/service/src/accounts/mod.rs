@@ -178,8 +178,8 @@ pub struct Accounts {
     memory: password::Memory,
     failures: Failures,
     read: Mutex<Read>,
-    /// Compared with where there is no such account, so that both take the same time.
-    nobody: String,
+    /// Compared for an unknown account, so that its answer takes the same time.
+    decoy_hash: String,
 }
 
 impl Accounts {
@@ -193,14 +193,14 @@ impl Accounts {
         take_back: impl FnOnce() -> Result<(), ServiceError>,
     ) -> Result<Self, ServiceError> {
         let memory = password::Memory::default();
-        let nobody = password::hash(password::random()?, &memory).await?;
+        let decoy_hash = password::hash(password::random()?, &memory).await?;
         let accounts = Self {
             right: Remembered::new()?,
             hashing: Semaphore::new(HASHES_AT_ONCE),
             memory,
             failures: Failures::new(store.clone(), clock),
             read: Mutex::default(),
-            nobody,
+            decoy_hash,
             store,
         };
         accounts.identify().await?;

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 const WINDOW: Duration = Duration::from_secs(60);
 /// Of so many kinds one keeps count; what comes beyond is counted as one kind.
 const KINDS: usize = 256;
-/// At most so many different paths are counted for each kind.
+/// Most paths of a kind that are counted.
 const PATHS: usize = 1_000;
 
 /// See the module.

@@ -176,7 +176,7 @@ impl fmt::Display for Entry {
             times,
             paths,
         } = &self.record;
-        let who = by.as_deref().unwrap_or("somebody");
+        let who = by.as_deref().unwrap_or("an unknown client");
         let role = role
             .as_ref()
             .map_or_else(String::new, |role| format!(" ({role})"));

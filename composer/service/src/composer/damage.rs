@@ -2,8 +2,8 @@
 //!
 //! The store leaves a damaged document out of all lists, so a change that rests on a list could give a GPU to two hosts. Its
 //! kind and id may be damaged, too, and then do not tell which GPUs it is about. Therefore one damaged document pauses
-//! everything, unless no change of hardware rests on its kind. The executor leaves an operation alone whose document, plan or
-//! journal is damaged, with its claims; that pauses nothing else.
+//! everything, unless no change of hardware rests on its kind. The executor leaves an operation alone whose document or plan is
+//! damaged, with its claims; that pauses nothing else.
 //!
 //! Recovery: restore a backup; or discard the document and write it again from the hardware's state.
 
@@ -294,14 +294,7 @@ impl Composer {
                     continue;
                 }
                 expect_none::<Claim>(damaged, unit.as_str(), batch);
-                batch.put(&Claim {
-                    unit: unit.clone(),
-                    operation: operation.id.clone(),
-                    kind: operation.kind,
-                    by: operation.by.clone(),
-                    since: operation.created,
-                    host_port: goes_to.cloned(),
-                })?;
+                batch.put(&Claim::of(&operation, unit, goes_to))?;
             }
         }
         Ok(())
@@ -342,21 +335,25 @@ fn recovery(damaged: &Damaged) -> String {
         (INDEX, _) => return format!("rebuild it from the documents: {discard}"),
         (Head::KIND, _) => return "make any change: the manager then writes it again".to_owned(),
         (CompositionRecord::KIND, _) => format!(
-            "discard it and take over the GPUs that the hardware has bound: {discard}, then poolwright endpoint adopt NAME"
+            "discard it and adopt its GPUs before its demand gets others: poolwright pause --automation; {discard}; \
+             poolwright endpoint adopt NAME --yes for each endpoint; poolwright resume --automation"
         ),
         (GpuRecord::KIND, _) => {
             format!("write it again from the compositions and the hardware's state: {discard}")
         }
         (Claim::KIND, _) => format!("write it again from the open operations: {discard}"),
         (Operation::KIND | PlanRecord::KIND | JOURNAL, id) => format!(
-            "while the operation is open: poolwright ops resolve {id} --with accept --reason WHY; after its end: {discard}"
+            "while the operation is open: poolwright ops resolve {} --with accept --reason WHY; after its end: {discard}",
+            quoted(id)
         ),
         (Account::KIND, ADMIN) => format!(
             "restart the manager with --new-admin-password; or, with the login of another administrator: {discard}"
         ),
         (kind, _) if HOLD_NOTHING.contains(&kind) => return format!("discard it: {discard}; or {restore}"),
         (kind, _) if documents::kinds().all(|known| known != kind) => format!(
-            "discard it: {discard}; then look at what is foreign or elsewhere (poolwright diff) and take it over (poolwright endpoint adopt NAME)"
+            "poolwright pause --automation; {discard}; compare with the hardware (poolwright diff), adopt foreign GPUs \
+             (poolwright endpoint adopt NAME --yes), and set quarantines, closures and limits again; \
+             poolwright resume --automation"
         ),
         // It may be what keeps something from being changed.
         _ => format!("poolwright pause --all; {discard}; set its content again; poolwright resume --all"),

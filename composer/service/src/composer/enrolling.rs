@@ -136,7 +136,7 @@ impl Composer {
         if matches!(admission, Ok(None)) {
             return Ok(None);
         }
-        // There is such a token, whatever else is wrong.
+        // The token is right, even if the enrolment is refused.
         self.enrolling.wrong.forgive(&attempt).await?;
         Ok(admission?.map(|admission| Admitted {
             host: admission.host,

@@ -6,7 +6,7 @@ use crate::OpenError;
 use crate::cluster::{CLUSTER, Found, LEAP, RESTORED, Remembered, belonging, new_name, went_back};
 use crate::format::{self, DOCUMENT_FORMAT, FORMAT};
 use crate::migrations::{CHECKSUMS, MIGRATIONS};
-use crate::statements::{ADVANCE, FORGET_UNKNOWN, LAST_REVISION, MARK, MARKED};
+use crate::statements::{ADVANCE, FORGET_UNKNOWN, LAST_REVISION, MARK, MARKED, REPAIR_EVENT_NUMBER};
 use deadpool_postgres::Transaction;
 use std::time::Duration;
 
@@ -103,6 +103,13 @@ async fn apply_missing(
     let unknown = transaction.execute(FORGET_UNKNOWN, &[]).await.map_err(failed)?;
     if unknown > 0 {
         tracing::error!(database = name, unknown, "names of open operations damaged");
+    }
+    let repaired = transaction
+        .execute(REPAIR_EVENT_NUMBER, &[])
+        .await
+        .map_err(failed)?;
+    if repaired > 0 {
+        tracing::error!(database = name, "event number damaged; repaired from the events");
     }
     let (schema, format) = (known.to_string(), DOCUMENT_FORMAT.to_string());
     for (marker, value) in [(VERSION, &schema), (FORMAT, &format), (CLUSTER, &cluster)] {

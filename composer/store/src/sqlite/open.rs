@@ -6,7 +6,7 @@ use crate::data_dir::{DataDir, unusable};
 use crate::document::Damaged;
 use crate::format::{self, DOCUMENT_FORMAT, FORMAT};
 use crate::migrations::{CHECKSUMS, MIGRATIONS};
-use crate::statements::{FORGET_UNKNOWN, MARK, UNMARK};
+use crate::statements::{FORGET_UNKNOWN, MARK, REPAIR_EVENT_NUMBER, UNMARK};
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags, ffi};
 use std::fs::{File, OpenOptions};
@@ -70,6 +70,12 @@ pub(super) fn open(dir: &Path) -> Result<Opened, OpenError> {
         .map_err(|e| refused(&path, &e))?;
     if unknown > 0 {
         tracing::error!(path = %path.display(), unknown, "names of open operations damaged");
+    }
+    let repaired = connection
+        .execute(REPAIR_EVENT_NUMBER, [])
+        .map_err(|e| refused(&path, &e))?;
+    if repaired > 0 {
+        tracing::error!(path = %path.display(), "event number damaged; repaired from the events");
     }
     Ok(Opened {
         path,

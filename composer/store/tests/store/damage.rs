@@ -26,6 +26,17 @@ fn names(damaged: &[Damaged]) -> Vec<String> {
     names.collect()
 }
 
+/// A store with two compositions.
+async fn with_two() -> (tempfile::TempDir, SqliteStore) {
+    let dir = tempfile::tempdir().unwrap();
+    let store = SqliteStore::open(dir.path()).unwrap();
+    store
+        .commit(writing("composition", &["lab-1", "web-1"]))
+        .await
+        .unwrap();
+    (dir, store)
+}
+
 /// The value of a column of a row.
 fn column(connection: &Connection, column: &str, row: i64) -> Value {
     let text = match column {
@@ -62,12 +73,7 @@ fn flipped(value: &Value) -> Vec<Value> {
 /// Fault 98: every bit of every column.
 #[tokio::test]
 async fn a_flipped_bit_in_any_column_is_an_error_with_the_name_of_the_document() {
-    let dir = tempfile::tempdir().unwrap();
-    let store = SqliteStore::open(dir.path()).unwrap();
-    store
-        .commit(writing("composition", &["lab-1", "web-1"]))
-        .await
-        .unwrap();
+    let (dir, store) = with_two().await;
     let connection = Connection::open(dir.path().join(DATABASE)).unwrap();
     connection.pragma_update(None, "synchronous", "OFF").unwrap();
     let row: i64 = connection
@@ -190,12 +196,7 @@ async fn a_file_with_two_documents_of_one_name_is_damaged() {
 /// Fault 98: a bit that flips in the file itself. After an unclean stop and after a clean one.
 #[tokio::test]
 async fn a_damaged_document_is_named_at_the_start_and_the_others_are_there() {
-    let dir = tempfile::tempdir().unwrap();
-    let store = SqliteStore::open(dir.path()).unwrap();
-    store
-        .commit(writing("composition", &["lab-1", "web-1"]))
-        .await
-        .unwrap();
+    let (dir, store) = with_two().await;
     store.close().await;
     drop(store);
     let store = SqliteStore::open(dir.path()).unwrap();
@@ -217,12 +218,7 @@ async fn a_damaged_document_is_named_at_the_start_and_the_others_are_there() {
 /// Fault 98: a damaged index loses nothing.
 #[tokio::test]
 async fn an_index_that_hides_a_document_is_rebuilt() {
-    let dir = tempfile::tempdir().unwrap();
-    let store = SqliteStore::open(dir.path()).unwrap();
-    store
-        .commit(writing("composition", &["lab-1", "web-1"]))
-        .await
-        .unwrap();
+    let (dir, store) = with_two().await;
     drop(store);
     let path = dir.path().join(DATABASE);
     let mut bytes = std::fs::read(&path).unwrap();
@@ -247,12 +243,7 @@ async fn an_index_that_hides_a_document_is_rebuilt() {
 /// Fault 99: it is replaced or discarded, also with a damaged name.
 #[tokio::test]
 async fn a_damaged_document_is_sound_once_written_again_and_gone_once_discarded() {
-    let dir = tempfile::tempdir().unwrap();
-    let store = SqliteStore::open(dir.path()).unwrap();
-    store
-        .commit(writing("composition", &["lab-1", "web-1"]))
-        .await
-        .unwrap();
+    let (dir, store) = with_two().await;
     let connection = Connection::open(dir.path().join(DATABASE)).unwrap();
     let damage = |set: &str| {
         let text = format!("UPDATE object SET {set} WHERE id = 'web-1'");
@@ -391,6 +382,26 @@ async fn a_damaged_name_of_an_open_operation_is_removed_and_the_operation_is_lis
         );
         assert_eq!(store.journal(&operation, 0).await.unwrap().len(), 1);
     }
+}
+
+/// Fault 98: the counter of events, which has no checksum.
+#[tokio::test]
+async fn an_event_number_below_one_that_was_given_is_repaired() {
+    let (dir, store) = with_two().await;
+    let told = |n: u32| {
+        let mut batch = Batch::new();
+        batch.event(&n).unwrap();
+        batch
+    };
+    store.commit(told(1)).await.unwrap();
+    store.commit(told(2)).await.unwrap();
+    drop(store);
+    Connection::open(dir.path().join(DATABASE))
+        .unwrap()
+        .execute("UPDATE counter SET value = 0 WHERE name = 'event'", [])
+        .unwrap();
+    let store = SqliteStore::open(dir.path()).unwrap();
+    assert_eq!(store.commit(told(3)).await.unwrap().last_event, 3);
 }
 
 /// Fault 98: in PostgreSQL.
