@@ -7,7 +7,7 @@ use crate::exit_code::ExitCode;
 use crate::failure::Failure;
 use crate::output::human::counted;
 use crate::output::say;
-use poolwright_executor::{Operation, StepState};
+use poolwright_executor::{Operation, StepRecord, StepState};
 use poolwright_model::id::{CompositionId, DemandId, HostId};
 use poolwright_model::step::Verb;
 use poolwright_planner::{Composition, Plan};
@@ -71,18 +71,58 @@ impl Detached {
             record.step.verb == Verb::Bind
                 && matches!(
                     record.state,
-                    StepState::Running | StepState::Done | StepState::Indeterminate | StepState::Undoing
+                    StepState::Running
+                        | StepState::Done
+                        | StepState::Indeterminate
+                        | StepState::Undoing
+                        | StepState::Stuck
                 )
         });
         for record in bound {
-            let target = &record.step.target;
-            detached.add(
-                &target.host,
-                format!("operation {}", operation.id),
-                target.gpus.len(),
-            );
+            detached.add_step(operation, record);
         }
         detached
+    }
+
+    /// The GPUs that an open operation unbinds as it goes on: by its remaining steps, or by an undo.
+    pub fn by_going_on(operation: &Operation) -> Self {
+        if operation.stop.is_some() {
+            return Self::by_cancelling(operation);
+        }
+        let mut detached = Self::default();
+        let steps = operation.steps.iter();
+        let to_unbind = steps.filter(|record| match record.step.verb {
+            Verb::Unbind => matches!(
+                record.state,
+                StepState::Pending | StepState::Running | StepState::Indeterminate
+            ),
+            // Of GPUs that are left out of it.
+            Verb::Bind => matches!(record.state, StepState::Undoing | StepState::Stuck),
+            _ => false,
+        });
+        for record in to_unbind {
+            detached.add_step(operation, record);
+        }
+        detached
+    }
+
+    /// Those of both.
+    pub fn and(mut self, other: Self) -> Self {
+        for (host, holders) in other.0 {
+            for (holder, gpus) in holders {
+                *self.0.entry(host.clone()).or_default().entry(holder).or_default() += gpus;
+            }
+        }
+        self
+    }
+
+    fn add_step(&mut self, operation: &Operation, record: &StepRecord) {
+        let target = &record.step.target;
+        self.add(
+            &target.host,
+            format!("operation {}", operation.id),
+            target.gpus.len(),
+        );
     }
 
     fn add(&mut self, host: &HostId, holder: String, gpus: usize) {

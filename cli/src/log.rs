@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tracing::{Level, Metadata};
 use tracing_subscriber::fmt::MakeWriter;
@@ -13,41 +13,45 @@ const COUNTED_FOR: Duration = Duration::from_secs(60);
 /// Bounds the memory: with more different warnings in this time, new ones are written each time.
 const MAX_COUNTED: usize = 1_000;
 
+static REPEATS: Mutex<Repeats> = Mutex::new(Repeats(BTreeMap::new()));
+
+fn repeats() -> MutexGuard<'static, Repeats> {
+    REPEATS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Writes the counts that are not written yet: for the end of the process.
+pub fn end() {
+    let lines = std::mem::take(&mut *repeats()).summaries();
+    // A closed stream leaves no place to report a failure.
+    let _ = io::stderr().write_all(&lines);
+}
+
 /// Writes each message to stderr as a line.
-#[derive(Default)]
-pub struct Stderr(Mutex<Repeats>);
+pub struct Stderr;
 
 /// The writer of one message.
-pub struct Message<'a> {
-    repeats: &'a Mutex<Repeats>,
+pub struct Message {
     may_repeat: bool,
 }
 
-impl<'a> MakeWriter<'a> for Stderr {
-    type Writer = Message<'a>;
+impl MakeWriter<'_> for Stderr {
+    type Writer = Message;
 
-    fn make_writer(&'a self) -> Message<'a> {
-        Message {
-            repeats: &self.0,
-            may_repeat: false,
-        }
+    fn make_writer(&self) -> Message {
+        Message { may_repeat: false }
     }
 
-    fn make_writer_for(&'a self, about: &Metadata<'_>) -> Message<'a> {
+    fn make_writer_for(&self, about: &Metadata<'_>) -> Message {
         Message {
             may_repeat: matches!(*about.level(), Level::WARN | Level::ERROR),
-            ..self.make_writer()
         }
     }
 }
 
-impl Write for Message<'_> {
+impl Write for Message {
     /// The subscriber writes each message by one call.
     fn write(&mut self, text: &[u8]) -> io::Result<usize> {
-        let lines = {
-            let mut repeats = self.repeats.lock().unwrap_or_else(PoisonError::into_inner);
-            repeats.take(text, self.may_repeat, Instant::now())
-        };
+        let lines = repeats().take(text, self.may_repeat, Instant::now());
         io::stderr().write_all(&lines)?;
         Ok(text.len())
     }
@@ -69,6 +73,11 @@ struct Repeat {
 }
 
 impl Repeats {
+    fn summaries(self) -> Vec<u8> {
+        let repeated = self.0.into_values().filter(|repeat| repeat.more > 0);
+        repeated.flat_map(|repeat| repeat.summary()).collect()
+    }
+
     /// The lines to write for a new message.
     fn take(&mut self, line: &[u8], may_repeat: bool, now: Instant) -> Vec<u8> {
         let mut written = Vec::new();
@@ -151,6 +160,14 @@ mod tests {
             warn(&mut repeats, start, 200, "all is well"),
             "2026-03-02T12:00:20Z  WARN all is well\n",
             "a warning without repetitions gets no count"
+        );
+        for second in 201..204 {
+            warn(&mut repeats, start, second, "box-3 is unreachable");
+        }
+        assert_eq!(
+            String::from_utf8(repeats.summaries()).unwrap(),
+            "2026-03-02T12:00:23Z  WARN box-3 is unreachable (2 times more within 60 s)\n",
+            "at the end of the process"
         );
     }
 

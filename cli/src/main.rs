@@ -72,6 +72,7 @@ fn main() -> std::process::ExitCode {
         runtime.shutdown_background();
         ended
     });
+    log::end();
     match ended {
         Ok(code) => code.into(),
         Err(failure) => {
@@ -148,7 +149,7 @@ fn trace(verbose: u8, command: &Command) {
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(usual));
     tracing_subscriber::fmt()
         .with_env_filter(filter)
-        .with_writer(log::Stderr::default())
+        .with_writer(log::Stderr)
         // Where stderr is a file on a full disk, a message is lost, and not the thread that had it to tell.
         .log_internal_errors(false)
         .with_ansi(is_coloured())

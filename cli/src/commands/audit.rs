@@ -119,7 +119,7 @@ fn table(entries: &[Entry]) -> Table {
             Cell::text(&record.what),
             match record.paths {
                 1 => Cell::text(&record.on),
-                paths => Cell::text(format!("{paths} addresses")),
+                _ => Cell::text(record.addresses()),
             },
             Cell::maybe(said(record, "set_up_by")),
             match record.status {

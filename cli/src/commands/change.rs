@@ -141,6 +141,11 @@ impl ChangeArgs {
         self.dry_run
     }
 
+    /// Whether it says how an operation is to run.
+    pub fn begins(&self) -> bool {
+        self.key.is_some() || self.deadline.is_some() || !self.wait.waits()
+    }
+
     /// The key that the user gave.
     pub fn key(&self) -> Option<&str> {
         self.key.as_deref()

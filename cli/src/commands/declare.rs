@@ -1,7 +1,7 @@
 //! `apply -f`: what is wanted, declared in a file, set against what the manager keeps.
 
 use super::change::{ChangeArgs, PartialArgs, StaleArgs};
-use super::{Outcome, model_file, plan, schedule, written};
+use super::{Outcome, model_file, plan, queue, schedule, written};
 use crate::api_client::Api;
 use crate::detach::{Ask, ConfirmDetachArgs};
 use crate::exit_code::ExitCode;
@@ -58,7 +58,8 @@ pub async fn run(
         model_file::send_along(demand, file)?;
     }
     if !dry_run {
-        let demands = detached_at_once(api, &what).await?;
+        let mut demands = detached_at_once(api, &what).await?;
+        demands.extend(queue::may_preempt(api, &what.demands).await?);
         let action = format!("apply {}", file.display());
         detach
             .check_demands(api, &demands, &action, Ask::IfDetached)

@@ -1,7 +1,7 @@
 //! `demand`: what is wanted, to be served by the next plan that is applied.
 
 use super::declare;
-use super::queue::JobArgs;
+use super::queue::{self, JobArgs};
 use super::wanted::{self, WantedArgs};
 use super::{Outcome, removed};
 use crate::api_client::{Api, ManagerArgs};
@@ -56,6 +56,8 @@ struct AddArgs {
     wanted: WantedArgs,
     #[command(flatten)]
     job: JobArgs,
+    #[command(flatten)]
+    detach: ConfirmDetachArgs,
     /// Where it fits nowhere: show every kind of GPU with its reason
     #[arg(long)]
     explain: bool,
@@ -90,6 +92,14 @@ pub async fn run(args: DemandArgs, output: Output) -> Outcome {
             let mut spec = args.wanted.spec(args.name)?;
             spec.queue = args.job.spec();
             let api = Api::new(&args.manager)?;
+            let preempted = queue::may_preempt(&api, std::slice::from_ref(&spec)).await?;
+            let what = format!(
+                "submit {}, which may preempt the jobs that hold these GPUs",
+                spec.id
+            );
+            args.detach
+                .check_demands(&api, &preempted, &what, Ask::IfDetached)
+                .await?;
             let kept = api.post(&["demands"], &spec).await;
             let record: DemandRecord = kept.map_err(|failure| failure.explained(args.explain))?;
             output.show(&record, &tables::demands(std::slice::from_ref(&record)))?;

@@ -3,7 +3,6 @@
 use super::Outcome;
 use super::change::{ChangeArgs, ForceArgs, Guarded, StaleArgs, show_ended, show_operation};
 use crate::api_client::{Api, ManagerArgs};
-use crate::confirm::ConfirmArgs;
 use crate::detach::{Ask, ConfirmDetachArgs, Detached};
 use crate::exit_code::ExitCode;
 use crate::failure::Failure;
@@ -55,7 +54,7 @@ enum Action {
     Undo(UndoArgs),
     /// Decide about one that is indeterminate or quarantined, after looking at the hardware
     #[command(
-        after_help = "Examples:\n  poolwright ops resolve op-0199 --with retry --reason \"box is back\"\n  \
+        after_help = "Examples:\n  poolwright ops resolve op-0199 --with retry --reason \"box is back\" --yes\n  \
         poolwright ops resolve op-0199 --with accept --reason \"checked at the rack\" --yes"
     )]
     Resolve(ResolveArgs),
@@ -127,7 +126,7 @@ struct ResolveArgs {
     #[arg(long, value_name = "TEXT")]
     reason: String,
     #[command(flatten)]
-    confirm: ConfirmArgs,
+    detach: ConfirmDetachArgs,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -258,17 +257,23 @@ pub async fn run(args: OpsArgs, output: Output) -> Outcome {
             one,
             with,
             reason,
-            confirm,
+            detach,
         }) => {
             let api = Api::new(&one.manager)?;
-            // Looking again guesses nothing; taking somebody's word does.
-            let guesses = with != With::Retry;
-            if guesses {
-                confirm.can_be_asked(&format!("end operation {} with things as they are", one.id))?;
+            if with != With::Retry {
+                let what = format!("end operation {} with things as they are", one.id);
+                detach.confirm.can_be_asked(&what)?;
             }
             let id = meant(&api, &one.id).await?;
-            if guesses {
-                confirm.confirm(&format!("end operation {id} with things as they are"))?;
+            if with == With::Retry {
+                let open: Operation = api.get(&["operations", id.as_str()]).await?;
+                let what = format!("go on with operation {id}");
+                let detached = Detached::by_going_on(&open);
+                detach.check(&api, &detached, &what, Ask::IfDetached).await?;
+            } else {
+                detach
+                    .confirm
+                    .confirm(&format!("end operation {id} with things as they are"))?;
             }
             let path = ["operations", id.as_str(), "resolve"];
             let body = json!({ "resolution": Resolution::from(with), "reason": reason });

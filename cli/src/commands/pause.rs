@@ -2,11 +2,13 @@
 
 use super::{Outcome, schedule};
 use crate::api_client::{Api, ManagerArgs};
-use crate::detach::ConfirmDetachArgs;
+use crate::detach::{Ask, ConfirmDetachArgs, Detached};
 use crate::exit_code::ExitCode;
+use crate::failure::Failure;
 use crate::names;
 use crate::output::{Output, human::counted, say};
 use crate::tables;
+use poolwright_executor::Operation;
 use poolwright_model::id::{ControlEndpointId, ScheduleId};
 use poolwright_service::{Pause, Paused};
 use serde_json::json;
@@ -41,6 +43,10 @@ paused. `poolwright get pauses` shows what is paused.";
 pub struct ResumeArgs {
     #[command(flatten)]
     what: WhatArgs,
+    /// Discard the damaged document, which can't be repaired; make a backup first. The record of a GPU and a claim are
+    /// written again; the GPUs of a composition are foreign until `poolwright endpoint adopt`
+    #[arg(long, requires = "damaged")]
+    discard: bool,
     #[command(flatten)]
     detach: ConfirmDetachArgs,
     #[command(flatten)]
@@ -53,9 +59,11 @@ Examples:
   poolwright resume --endpoint box-1
   poolwright resume --restored
   poolwright resume --damaged composition/web-9a0138-1
+  poolwright resume --damaged composition/web-9a0138-1 --discard
 
 It takes back the pause of that name and no other: an endpoint that was paused by itself stays so after --all.
-With --damaged the document is discarded: make a backup first, and read the next steps in `poolwright doctor`.";
+With --damaged the document is written as it was before one of its bits flipped. One that can't be repaired stays as
+it is, and the error has the next steps.";
 
 #[derive(Debug, clap::Args)]
 #[group(required = true, multiple = false)]
@@ -70,8 +78,7 @@ struct WhatArgs {
     /// `poolwright diff` shows
     #[arg(long)]
     restored: bool,
-    /// A damaged document, which pauses every change of hardware (resume only): discards it. The record of a GPU and a
-    /// claim are written again; the GPUs of a composition are foreign until `poolwright endpoint adopt`
+    /// A damaged document, which pauses every change of hardware (resume only): repairs one flipped bit
     #[arg(long, value_name = "KIND/ID", value_parser = document)]
     damaged: Option<String>,
     /// Every change at one management service
@@ -114,11 +121,44 @@ pub async fn pause(args: PauseArgs, output: Output) -> Outcome {
 pub async fn resume(args: ResumeArgs, output: Output) -> Outcome {
     let api = Api::new(&args.manager)?;
     let what = args.what.what();
-    if let Paused::Damaged(document) = &what {
-        args.detach.confirm.confirm(&format!("discard {document}"))?;
+    let body = match args.discard {
+        true => json!({ "what": what, "discard": true }),
+        false => json!({ "what": what }),
+    };
+    let resumed = switch(&api, "resume", (&what, args.detach), &body, output).await?;
+    if let Paused::Damaged(document) = what {
+        say(&match args.discard {
+            true => format!("{document} was discarded"),
+            false => format!("{document} is as it was written"),
+        });
     }
-    let body = json!({ "what": what });
-    switch(&api, "resume", (&what, args.detach), &body, output).await
+    Ok(resumed)
+}
+
+/// Shows and confirms the GPUs that are detached by the operations that this pause holds.
+async fn check_operations(
+    api: &Api,
+    what: &Paused,
+    detach: ConfirmDetachArgs,
+    (action, ask): (&str, Ask),
+) -> Result<(), Failure> {
+    let pauses: Vec<Pause> = api.get(&["pauses"]).await?;
+    let open: Vec<Operation> = api.get_where(&["operations"], &[("unfinished", "true")]).await?;
+    // There is none if a damaged document pauses nothing.
+    let pause = pauses.iter().find(|pause| pause.what == *what);
+    let held = open.iter().filter(|operation| {
+        let endpoints = operation.endpoints();
+        let holds = |pause: &Pause| {
+            endpoints
+                .iter()
+                .any(|endpoint| pause.holds(operation.kind, endpoint))
+        };
+        pause.is_some_and(holds)
+    });
+    let detached = held
+        .map(Detached::by_going_on)
+        .fold(Detached::default(), Detached::and);
+    detach.check(api, &detached, action, ask).await
 }
 
 /// Shows all that is paused then.
@@ -129,10 +169,22 @@ async fn switch(
     body: &serde_json::Value,
     output: Output,
 ) -> Outcome {
-    // Nothing else detaches GPUs when it is paused or resumed.
     let confirmed = match what {
         Paused::Schedule(id) => schedule::check_switch(api, id, verb == "pause", detach).await,
-        _ => Ok(verb),
+        // No other pause detaches GPUs.
+        _ if verb == "pause" => Ok(verb),
+        Paused::Damaged(document) if body["discard"] == true => {
+            let action = format!("discard {document}");
+            check_operations(api, what, detach, (&action, Ask::Always))
+                .await
+                .map(|()| verb)
+        }
+        _ => {
+            let action = format!("resume {what}");
+            check_operations(api, what, detach, (&action, Ask::IfDetached))
+                .await
+                .map(|()| verb)
+        }
     };
     let asked = match confirmed {
         Ok(verb) => api.post(&[verb], body).await,

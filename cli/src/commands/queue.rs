@@ -3,14 +3,18 @@
 use super::Outcome;
 use crate::api_client::{Api, ManagerArgs};
 use crate::exit_code::ExitCode;
+use crate::failure::Failure;
 use crate::follow::some_time;
 use crate::output::{Output, human, say};
 use crate::tables;
 use jiff::SignedDuration;
+use poolwright_model::id::DemandId;
 use poolwright_service::Queue;
+use poolwright_service::demand::{DemandRecord, DemandSpec};
 use poolwright_service::hooks::HookName;
-use poolwright_service::job::JobSpec;
+use poolwright_service::job::{Job, JobSpec};
 use poolwright_service::spans::Span;
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 #[derive(Debug, clap::Args)]
@@ -24,7 +28,7 @@ const EXAMPLES: &str = "\
 Examples:
   poolwright demand add train 70B --task lora --queue --runs-for 6h
   poolwright demand add sweep --gpus 4 --queue --may-stop --notice 10m --checkpoint save --grace 5m --alert page
-  poolwright demand add urgent --gpus 8 --priority 50 --queue --preempts
+  poolwright demand add urgent --gpus 8 --priority 50 --queue --preempts --yes
   poolwright queue
   poolwright demand done train
 
@@ -89,6 +93,28 @@ impl JobArgs {
             alert: self.alert.clone(),
         })
     }
+}
+
+/// The running jobs that new ones may preempt.
+pub async fn may_preempt(api: &Api, submitted: &[DemandSpec]) -> Result<BTreeSet<DemandId>, Failure> {
+    let preempts = |spec: &&DemandSpec| spec.queue.as_ref().is_some_and(|job| job.preempts);
+    if !submitted.iter().any(|spec| preempts(&spec)) {
+        return Ok(BTreeSet::new());
+    }
+    let kept: Vec<DemandRecord> = api.get(&["demands"]).await?;
+    let runs = |record: &DemandRecord| record.job.as_ref().is_some_and(Job::runs);
+    let is_new = |spec: &&DemandSpec| {
+        let known = kept.iter().find(|record| record.spec.id == spec.id);
+        known.is_none_or(|record| record.spec != **spec && !runs(record))
+    };
+    let new: Vec<&DemandSpec> = submitted.iter().filter(preempts).filter(is_new).collect();
+    let is_lower = |record: &&DemandRecord| {
+        let makes_way = record.spec.queue.as_ref().is_some_and(JobSpec::makes_way);
+        let is_below = |spec: &&DemandSpec| record.spec.priority < spec.priority;
+        makes_way && runs(record) && new.iter().any(is_below)
+    };
+    let lower = kept.iter().filter(is_lower);
+    Ok(lower.map(|record| record.spec.id.clone()).collect())
 }
 
 pub async fn run(args: QueueArgs, output: Output) -> Outcome {

@@ -1,6 +1,6 @@
 //! Commands that detach GPUs show them, ask for confirmation, obey a limit, and log unchecked use.
 
-use crate::support::{Manager, Rack};
+use crate::support::{Manager, Rack, slow_rack};
 use serde_json::Value;
 
 /// Fault 79: a plan detaches GPUs.
@@ -96,6 +96,117 @@ async fn a_release_shows_what_it_detaches_and_is_limited() {
         .lines()
         .filter(|line| line.contains("3 GPUs on host-1: use not checked"));
     assert_eq!(unchecked.count(), 1, "{released:?}");
+}
+
+/// Fault 79: on a terminal, where the user is asked. The answer is valid for the GPUs that were shown.
+#[tokio::test]
+async fn a_question_on_a_terminal_is_answered_and_covers_what_it_showed() {
+    let folder = tempfile::tempdir().unwrap();
+    let manager = Manager::start(folder.path(), &["--rack", "small"]).await;
+    manager
+        .run("compose --gpus 2 --name chat")
+        .await
+        .expect(0, &["completed"]);
+    let mut asked = manager.on_terminal("release chat");
+    asked.until("release chat? [y/N]").await;
+    assert!(
+        asked
+            .shown
+            .contains("2 GPUs to detach: 2 from host-1 (demand chat)")
+    );
+    assert!(asked.shown.contains("use NOT checked: no agent on host-1"));
+    asked.answer("n").await.expect(1, &["nothing was changed"]);
+
+    let mut asked = manager.on_terminal("release chat");
+    asked.until("release chat? [y/N]").await;
+    let wanted = folder.path().join("wanted.toml");
+    std::fs::write(&wanted, "[[demands]]\nid = \"chat\"\ngpus = 4\n").unwrap();
+    manager
+        .run(&format!("apply -f {} --serve", wanted.display()))
+        .await
+        .expect(0, &["completed"]);
+    asked
+        .answer("y")
+        .await
+        .expect(5, &["would detach 4 GPUs", "2 are allowed"]);
+
+    let mut asked = manager.on_terminal("release chat");
+    asked.until("4 GPUs to detach").await;
+    asked.answer("y").await.expect(0, &["completed"]);
+}
+
+/// Fault 79: a job that preempts others, by a command and by a file.
+#[tokio::test]
+async fn a_job_that_may_preempt_others_is_confirmed() {
+    let folder = tempfile::tempdir().unwrap();
+    let manager = Manager::start(folder.path(), &["--rack", "small"]).await;
+    manager
+        .run("demand add low --gpus 2 --queue --may-stop")
+        .await
+        .expect(0, &[]);
+    manager
+        .until("get compositions -o json", |found| {
+            found.as_array().is_some_and(|all| !all.is_empty())
+        })
+        .await;
+    let shown = "2 GPUs to detach: 2 from host-1 (demand low)";
+    let urgent = "demand add urgent --gpus 2 --priority 50 --queue --preempts";
+    manager
+        .run(urgent)
+        .await
+        .refused(2, &[shown, "may preempt", "--yes"]);
+    manager
+        .run(&format!("{urgent} --yes --max-detach 1"))
+        .await
+        .refused(5, &[shown, "--max-detach allows 1"]);
+    let file = folder.path().join("wanted.toml");
+    let text = "[[demands]]\nid = \"urgent\"\ngpus = 2\npriority = 50\nqueue = { preempts = true }\n";
+    std::fs::write(&file, text).unwrap();
+    let file = format!("apply -f {}", file.display());
+    manager.run(&file).await.refused(2, &[shown, "--yes"]);
+    manager
+        .run(&format!("{file} --key k"))
+        .await
+        .refused(2, &["--key", "--serve"]);
+    manager
+        .run(&format!("{file} --yes"))
+        .await
+        .expect(0, &[shown, "kept"]);
+    // One that preempts none of lower priority needs no confirmation.
+    manager
+        .run("demand add later --gpus 1 --priority -5 --queue --preempts")
+        .await
+        .expect(0, &[]);
+}
+
+/// Fault 79: an operation that waits because of a pause, and goes on after it.
+#[tokio::test]
+async fn resuming_operations_that_detach_gpus_is_confirmed() {
+    // Long enough to be paused at it.
+    let rack = slow_rack("10ms").replace("unbind = \"200ms\"", "unbind = \"20s\"");
+    let (rack, folder) = (Rack::start(&rack).await, tempfile::tempdir().unwrap());
+    let manager = Manager::start(folder.path(), &[]).await;
+    manager.adopt(&rack).await;
+    manager
+        .run("compose --gpus 2 --name web")
+        .await
+        .expect(0, &["completed"]);
+    let release = manager
+        .run("release web --yes --no-wait -o json")
+        .await
+        .expect(0, &[])
+        .json();
+    manager.run("pause --all").await.expect(0, &[]);
+    let shown = format!(
+        "2 GPUs to detach: 2 from host-1 (operation {})",
+        operation(&release)
+    );
+    manager.run("resume --all").await.refused(2, &[&shown, "--yes"]);
+    manager
+        .run("resume --all --yes --max-detach 1")
+        .await
+        .refused(5, &["--max-detach allows 1"]);
+    manager.run("resume --all --yes").await.expect(0, &[&shown]);
 }
 
 fn operation(change: &Value) -> &str {

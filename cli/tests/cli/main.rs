@@ -47,6 +47,7 @@ mod sharing;
 mod simulating;
 mod sizing;
 mod telling;
+mod terminal;
 mod unlocking;
 mod uplinks;
 mod wanting;

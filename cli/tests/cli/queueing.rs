@@ -106,7 +106,7 @@ async fn a_job_that_preempts_begins_with_what_others_of_lower_priority_leave() {
     let low = format!("demand add low --gpus 4 --may-stop {kind}");
     manager.run(&low).await.expect(0, &["low"]);
     manager.until("queue -o json", runs("low")).await;
-    let urgent = format!("demand add urgent --gpus 9 --least-gpus 3 --priority 5 --preempts {kind}");
+    let urgent = format!("demand add urgent --gpus 9 --least-gpus 3 --priority 5 --preempts --yes {kind}");
     manager.run(&urgent).await.expect(0, &["3 to 9 x h100-pcie-80gb"]);
     let queue = manager.until("queue -o json", runs("urgent")).await;
     assert_eq!(queue["waiting"][0]["demand"], "low", "{queue}");

@@ -509,7 +509,7 @@ impl Manager {
         finish(self.command(arguments)).await
     }
 
-    fn command<'a>(&self, arguments: impl IntoIterator<Item = &'a str>) -> Command {
+    pub fn command<'a>(&self, arguments: impl IntoIterator<Item = &'a str>) -> Command {
         let mut command = command(arguments);
         command.env("POOLWRIGHT_SERVER", &self.server.url);
         command.env("POOLWRIGHT_CA", &self.ca);

@@ -231,30 +231,32 @@ async fn whoever_is_refused_again_and_again_does_not_fill_the_log() {
 /// Fault 78: a flood is one entry, which counts requests and addresses.
 #[tokio::test(start_paused = true)]
 async fn a_flood_of_denied_requests_is_told_as_one_with_the_number_of_addresses() {
-    let store = in_memory();
-    let log = log(&store);
-    for n in 0..2_088 {
-        let record = Record {
-            kind: Kind::Denied,
-            by: None,
-            role: None,
-            from: "10.0.0.9".to_owned(),
-            status: Some(401),
-            ..asked(n % 295)
-        };
-        log.deny(record).await;
+    for (addresses, told) in [(295, "295 addresses"), (1_500, "at least 1,000 addresses")] {
+        let store = in_memory();
+        let log = log(&store);
+        for n in 0..2_088 {
+            let record = Record {
+                kind: Kind::Denied,
+                by: None,
+                role: None,
+                from: "10.0.0.9".to_owned(),
+                status: Some(401),
+                ..asked(n % addresses)
+            };
+            log.deny(record).await;
+        }
+        log.write_denials().await;
+        let entries = log.after(0, 100).await.unwrap();
+        let entries: Vec<String> = entries.iter().map(ToString::to_string).collect();
+        assert_eq!(
+            entries,
+            [
+                "an unknown client from 10.0.0.9 was denied POST /api/v1/thing/0: 401".to_owned(),
+                format!("an unknown client from 10.0.0.9 was denied 2,087 requests to {told}: 401"),
+            ]
+        );
+        verified(&log).await.unwrap();
     }
-    log.write_denials().await;
-    let entries = log.after(0, 100).await.unwrap();
-    let told: Vec<String> = entries.iter().map(ToString::to_string).collect();
-    assert_eq!(
-        told,
-        [
-            "an unknown client from 10.0.0.9 was denied POST /api/v1/thing/0: 401",
-            "an unknown client from 10.0.0.9 was denied 2,087 requests to 295 addresses: 401",
-        ]
-    );
-    verified(&log).await.unwrap();
 }
 
 /// Entries that were written before paths were counted keep their digest.

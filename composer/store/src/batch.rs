@@ -1,6 +1,7 @@
 //! What is committed together.
 
 use crate::document::{JournalLine, Json};
+use crate::integrity::Original;
 use crate::{StoreError, Stored};
 use poolwright_model::id::OperationId;
 use serde::Serialize;
@@ -30,6 +31,8 @@ pub struct Batch {
     pub(crate) writes: Vec<Write>,
     /// Kind and id of damaged documents, as [`Store::damaged`](crate::Store::damaged) names them.
     pub(crate) discarded: Vec<(String, String)>,
+    /// Lines in the place of discarded ones.
+    pub(crate) restored: Vec<JournalLine>,
     pub(crate) lines: Vec<JournalLine>,
     pub(crate) reopened: Vec<OperationId>,
     pub(crate) ended: Vec<OperationId>,
@@ -99,6 +102,24 @@ impl Batch {
     /// Deletes a damaged document, by its name in [`Store::damaged`](crate::Store::damaged). A sound one stays.
     pub fn discard(&mut self, kind: &str, id: &str) -> &mut Self {
         self.discarded.push((kind.to_owned(), id.to_owned()));
+        self
+    }
+
+    /// Writes what [`Store::before_flip`](crate::Store::before_flip) returned in the place of the damaged document or lines of
+    /// this name. Nothing is committed if the document was written since.
+    pub fn restore(&mut self, kind: &str, id: &str, originals: Vec<Original>) -> &mut Self {
+        for original in originals {
+            match original {
+                Original::Document(document) => {
+                    self.expect(kind, id, Some(document.revision))
+                        .put_json(kind, id, document.json);
+                }
+                Original::Line(line) => {
+                    self.discard(kind, id);
+                    self.restored.push(line);
+                }
+            }
+        }
         self
     }
 

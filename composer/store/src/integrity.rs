@@ -3,6 +3,8 @@
 //! The file system and SQLite return a flipped bit as if it had been written, and a flipped bit in an address of a
 //! composition unbinds the GPU of another one. So nothing of a row is used before its checksum is verified. The migration
 //! that adds the checksums computes those of existing rows: from then on a row without one is damaged.
+//!
+//! A checksum also tells how a row was before one of its bits flipped: each bit is tried.
 
 use crate::document::{Damaged, Document, JournalLine, Json};
 use poolwright_model::id::OperationId;
@@ -11,23 +13,35 @@ use sha2::{Digest, Sha256};
 
 /// The checksum of a document.
 pub(crate) fn of_document(kind: &[u8], id: &[u8], revision: u64, doc: &[u8]) -> i64 {
-    checksum(&[b"document", kind, id], revision, doc)
+    checksum(&[DOCUMENT, kind, id], revision, doc)
 }
 
 /// The checksum of a journal line.
 pub(crate) fn of_line(operation: &[u8], seq: u64, line: &[u8]) -> i64 {
-    checksum(&[b"line", operation], seq, line)
+    checksum(&[LINE, operation], seq, line)
 }
 
-/// The first 64 bits of a SHA-256 digest. Each key follows its length, so that no two lists of keys have the same bytes.
+const DOCUMENT: &[u8] = b"document";
+const LINE: &[u8] = b"line";
+
 fn checksum(keys: &[&[u8]], number: u64, content: &[u8]) -> i64 {
     let mut digest = Sha256::new();
+    feed(keys, number, content, |piece| digest.update(piece));
+    first_of(digest)
+}
+
+/// Each key follows its length, so that no two lists of keys have the same bytes.
+fn feed(keys: &[&[u8]], number: u64, content: &[u8], mut take: impl FnMut(&[u8])) {
     for key in keys {
-        digest.update((key.len() as u64).to_be_bytes());
-        digest.update(key);
+        take(&(key.len() as u64).to_be_bytes());
+        take(key);
     }
-    digest.update(number.to_be_bytes());
-    digest.update(content);
+    take(&number.to_be_bytes());
+    take(content);
+}
+
+/// The first 64 bits of a digest.
+fn first_of(digest: Sha256) -> i64 {
     let first = digest
         .finalize()
         .iter()
@@ -35,6 +49,65 @@ fn checksum(keys: &[&[u8]], number: u64, content: &[u8]) -> i64 {
         .fold(0_u64, |n, byte| n << 8 | u64::from(*byte));
     // SQL has signed numbers only.
     first.cast_signed()
+}
+
+/// Longest row in which a flipped bit is looked for, in bytes. The time grows with the square of the length: some seconds for
+/// this one.
+const SEARCHED: usize = 32 << 10;
+
+/// The bytes of a checksum as they were before one bit of the row flipped; `None` if no single bit explains the checksum.
+fn before_flip(keys: &[&[u8]], number: u64, content: &[u8], stored: i64) -> Option<Vec<u8>> {
+    let mut bytes = Vec::new();
+    feed(keys, number, content, |piece| bytes.extend_from_slice(piece));
+    if bytes.len() > SEARCHED {
+        return None;
+    }
+    if (checksum(keys, number, content) ^ stored).count_ones() != 1 {
+        let (at, bit) = flipped_bit(&bytes, stored)?;
+        bytes[at] ^= bit;
+    }
+    Some(bytes)
+}
+
+fn flipped_bit(bytes: &[u8], stored: i64) -> Option<(usize, u8)> {
+    let mut before = Sha256::new();
+    for (at, byte) in bytes.iter().enumerate() {
+        for bit in (0..8).map(|bit| 1 << bit) {
+            let mut digest = before.clone();
+            digest.update([byte ^ bit]);
+            digest.update(&bytes[at + 1..]);
+            if first_of(digest) == stored {
+                return Some((at, bit));
+            }
+        }
+        before.update([*byte]);
+    }
+    None
+}
+
+/// Reads the bytes of a checksum.
+struct Fed<'b>(&'b [u8]);
+
+impl Fed<'_> {
+    fn bytes(&mut self, count: usize) -> Option<&[u8]> {
+        let (taken, rest) = self.0.split_at_checked(count)?;
+        self.0 = rest;
+        Some(taken)
+    }
+
+    fn number(&mut self) -> Option<u64> {
+        let bytes = self.bytes(size_of::<u64>())?;
+        Some(u64::from_be_bytes(bytes.try_into().ok()?))
+    }
+
+    fn key(&mut self) -> Option<String> {
+        let length = usize::try_from(self.number()?).ok()?;
+        String::from_utf8(self.bytes(length)?.to_vec()).ok()
+    }
+
+    fn content(self) -> Option<Json> {
+        RawValue::from_string(String::from_utf8(self.0.to_vec()).ok()?).ok()
+    }
 }
 
 /// A column as the database returns it.
@@ -57,6 +130,14 @@ impl<'r> Column<'r> {
     pub fn number(self) -> Option<u64> {
         match self {
             Self::Number(number) => u64::try_from(number).ok(),
+            _ => None,
+        }
+    }
+
+    /// Also of a number that is never written.
+    fn bits(self) -> Option<i64> {
+        match self {
+            Self::Number(number) => Some(number),
             _ => None,
         }
     }
@@ -95,6 +176,25 @@ impl DocumentRow<'_> {
     pub fn expected(&self) -> Option<i64> {
         let (kind, id, doc) = (self.kind.text()?, self.id.text()?, self.doc.text()?);
         Some(of_document(kind, id, self.revision.number()?, doc))
+    }
+
+    /// The document as it was before one bit of its row flipped, with the revision that the row has now. `None` also if it had
+    /// another name: while it had this one, it may have been deleted under the other.
+    pub fn before_flip(&self) -> Option<Original> {
+        let keys = [DOCUMENT, self.kind.text()?, self.id.text()?];
+        let revision = self.revision.bits()?.cast_unsigned();
+        let bytes = before_flip(&keys, revision, self.doc.text()?, self.checksum.bits()?)?;
+        let mut fed = Fed(&bytes);
+        let (_, kind, id) = (fed.key()?, fed.key()?, fed.key()?);
+        fed.number()?;
+        let is_named = (kind.as_bytes(), id.as_bytes()) == (self.kind.text()?, self.id.text()?);
+        let document = Document {
+            kind,
+            id,
+            revision: self.revision.number().unwrap_or(u64::MAX),
+            json: fed.content()?,
+        };
+        is_named.then_some(Original::Document(document))
     }
 
     fn read(&self) -> Result<Document, &'static str> {
@@ -145,6 +245,20 @@ impl LineRow<'_> {
         Some(of_line(operation, self.seq.number()?, self.line.text()?))
     }
 
+    /// The line as it was before one bit of its row flipped. `operation`: as in [`LineRow::damage`].
+    pub fn before_flip(&self, operation: Column<'_>) -> Option<Original> {
+        let keys = [LINE, operation.text()?];
+        let seq = self.seq.bits()?.cast_unsigned();
+        let bytes = before_flip(&keys, seq, self.line.text()?, self.checksum.bits()?)?;
+        let mut fed = Fed(&bytes);
+        let (_, operation) = (fed.key()?, fed.key()?);
+        Some(Original::Line(JournalLine {
+            operation: OperationId::new(operation).ok()?,
+            seq: fed.number()?,
+            json: fed.content()?,
+        }))
+    }
+
     fn read(&self, operation: &OperationId, after: u64) -> Result<JournalLine, &'static str> {
         let expected = self.expected(operation.as_str().as_bytes()).ok_or(OTHER_TYPE)?;
         let seq = self.seq.number().ok_or(OTHER_TYPE)?;
@@ -160,6 +274,13 @@ impl LineRow<'_> {
             json: json(self.line)?,
         })
     }
+}
+
+/// A row as it was before one bit of it flipped.
+#[derive(Debug, Clone)]
+pub enum Original {
+    Document(Document),
+    Line(JournalLine),
 }
 
 /// The kind of damage in a journal.
@@ -202,16 +323,16 @@ mod tests {
     /// Stored databases hold these numbers: they never change.
     #[test]
     fn checksums_stay_as_they_were_written() {
-        assert_eq!(of_document(b"composition", b"web-1", 7, b"{}"), DOCUMENT);
-        assert_eq!(of_line(b"op-1", 2, b"{}"), LINE);
+        assert_eq!(of_document(b"composition", b"web-1", 7, b"{}"), DOCUMENT_SUM);
+        assert_eq!(of_line(b"op-1", 2, b"{}"), LINE_SUM);
     }
 
-    const DOCUMENT: i64 = 2_790_328_642_792_406_122;
-    const LINE: i64 = -5_842_741_391_946_010_312;
+    const DOCUMENT_SUM: i64 = 2_790_328_642_792_406_122;
+    const LINE_SUM: i64 = -5_842_741_391_946_010_312;
 
     #[test]
     fn a_document_is_damaged_if_any_column_changed() {
-        let sum = Column::Number(DOCUMENT);
+        let sum = Column::Number(DOCUMENT_SUM);
         let sound = row("composition", "web-1", 7, "{}", sum);
         assert_eq!(sound.verified().unwrap().revision, 7);
         let damaged = [
@@ -220,7 +341,7 @@ mod tests {
             row("composition", "web-1", 6, "{}", sum),
             row("composition", "web-1", -7, "{}", sum),
             row("composition", "web-1", 7, "[]", sum),
-            row("composition", "web-1", 7, "{}", Column::Number(DOCUMENT ^ 1)),
+            row("composition", "web-1", 7, "{}", Column::Number(DOCUMENT_SUM ^ 1)),
             row("composition", "web-1", 7, "{}", Column::Other),
             // The end of one key is not taken for the beginning of the next.
             row("compositionw", "eb-1", 7, "{}", sum),
@@ -242,6 +363,56 @@ mod tests {
             (damaged.kind.as_str(), damaged.id.as_str()),
             ("composition", "web-\u{fffd}")
         );
+    }
+
+    /// Fault 99: every bit.
+    #[test]
+    fn one_flipped_bit_is_found_and_two_are_not() {
+        let sound = row("composition", "web-1", 7, "{}", Column::Number(DOCUMENT_SUM));
+        let repaired = |row: DocumentRow<'_>| match row.before_flip() {
+            Some(Original::Document(document)) => {
+                let Document { kind, id, json, .. } = document;
+                assert_eq!(
+                    (kind.as_str(), id.as_str(), json.get()),
+                    ("composition", "web-1", "{}")
+                );
+            }
+            other => panic!("{row:?}: {other:?}"),
+        };
+        for bit in 0.."{}".len() * 8 {
+            let mut doc = b"{}".to_vec();
+            doc[bit / 8] ^= 1 << (bit % 8);
+            let doc = Column::Text(&doc);
+            repaired(DocumentRow { doc, ..sound });
+        }
+        for bit in 0..64 {
+            let revision = Column::Number(7 ^ (1 << bit));
+            repaired(DocumentRow { revision, ..sound });
+            let checksum = Column::Number(DOCUMENT_SUM ^ (1 << bit));
+            repaired(DocumentRow { checksum, ..sound });
+        }
+        let sum = Column::Number(DOCUMENT_SUM);
+        let other_name = row("composition", "web-0", 7, "{}", sum);
+        let two = row("composition", "web-1", 7, "xy", sum);
+        for row in [other_name, two] {
+            assert!(row.before_flip().is_none(), "{row:?}");
+        }
+        let line = LineRow {
+            seq: Column::Number(2 | 1 << 40),
+            line: Column::Text(b"{}"),
+            checksum: Column::Number(LINE_SUM),
+        };
+        for operation in ["op-1", "op-0"] {
+            let seq = match operation {
+                "op-1" => line.seq,
+                _ => Column::Number(2),
+            };
+            let before = LineRow { seq, ..line }.before_flip(Column::Text(operation.as_bytes()));
+            let Some(Original::Line(before)) = before else {
+                panic!("{operation}: {before:?}")
+            };
+            assert_eq!((before.operation.as_str(), before.seq), ("op-1", 2));
+        }
     }
 
     /// The checksum is of the bytes as they were written, not of the JSON that they stand for.

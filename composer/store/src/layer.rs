@@ -1,6 +1,6 @@
 //! A store around another one: it says what it does otherwise, and everything else is asked of the store below.
 
-use crate::{Batch, Committed, Damaged, Document, Event, JournalLine, Order, Store, StoreError};
+use crate::{Batch, Committed, Damaged, Document, Event, JournalLine, Order, Original, Store, StoreError};
 use async_trait::async_trait;
 use poolwright_model::id::OperationId;
 
@@ -75,6 +75,10 @@ impl<L: Layer> Store for L {
 
     async fn verify(&self) -> Result<Vec<Damaged>, StoreError> {
         self.read(self.below().verify()).await
+    }
+
+    async fn before_flip(&self, kind: &str, id: &str) -> Result<Option<Vec<Original>>, StoreError> {
+        self.read(self.below().before_flip(kind, id)).await
     }
 
     fn is_remote(&self) -> bool {

@@ -39,7 +39,7 @@ pub use batch::{Batch, Committed, Expectation, Write};
 pub use document::{Damaged, Document, Event, JournalLine, Json};
 pub use error::{OpenError, StoreError};
 pub use format::DOCUMENT_FORMAT;
-pub use integrity::{INDEX, JOURNAL};
+pub use integrity::{INDEX, JOURNAL, Original};
 pub use layer::Layer;
 pub use postgres::{PostgresOptions, PostgresStore};
 pub use remembering::Remembering;
@@ -113,6 +113,10 @@ pub trait Store: Send + Sync {
 
     /// Verifies every document, as the start does, and returns the damaged ones: [`Store::damaged`] has them from then on.
     async fn verify(&self) -> Result<Vec<Damaged>, StoreError>;
+
+    /// The damaged document or journal lines of this name as they were before one bit of each row flipped; `None` if that does
+    /// not explain the damage, if the name itself is damaged, or if a row is too long to try each bit.
+    async fn before_flip(&self, kind: &str, id: &str) -> Result<Option<Vec<Original>>, StoreError>;
 
     /// Whether it is on the other side of a network, and may fall silent while whoever asks goes on: worth
     /// [`Remembering`].

@@ -39,7 +39,7 @@ impl Quarantine {
                 tracing::warn!(
                     kind = name.0,
                     id = name.1,
-                    "damaged document replaced or discarded"
+                    "damaged document written again or discarded"
                 );
             }
             is_damaged

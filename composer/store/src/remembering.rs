@@ -5,7 +5,7 @@
 //! nothing sent. Invariants: nothing is committed here; the journal, open operations and events are never told from memory, so that nobody carries
 //! on by what may be old. Whoever changes something by what it read commits first, and is refused.
 
-use crate::{Batch, Committed, Damaged, Document, Event, JournalLine, Order, Store, StoreError};
+use crate::{Batch, Committed, Damaged, Document, Event, JournalLine, Order, Original, Store, StoreError};
 use async_trait::async_trait;
 use poolwright_model::id::OperationId;
 use std::collections::BTreeMap;
@@ -307,6 +307,10 @@ impl Store for Remembering {
 
     async fn verify(&self) -> Result<Vec<Damaged>, StoreError> {
         self.store.verify().await
+    }
+
+    async fn before_flip(&self, kind: &str, id: &str) -> Result<Option<Vec<Original>>, StoreError> {
+        self.store.before_flip(kind, id).await
     }
 
     async fn journal(&self, operation: &OperationId, after: u64) -> Result<Vec<JournalLine>, StoreError> {

@@ -2,6 +2,10 @@
 //! have in common, with SQLite's numbered parameters.
 
 pub(crate) const LAST_REVISION: &str = "SELECT value FROM counter WHERE name = 'revision'";
+// Before the counters are repaired.
+pub(crate) const FOUND_REVISION: &str =
+    "SELECT coalesce((SELECT value FROM counter WHERE name = 'revision' AND value >= 0),
+                     (SELECT max(revision) FROM object WHERE revision >= 0), 0)";
 pub(crate) const ADVANCE: &str = "UPDATE counter SET value = value + ?2 WHERE name = ?1 RETURNING value";
 
 pub(crate) const REVISION: &str = "SELECT revision FROM object WHERE kind = ?1 AND id = ?2";
@@ -37,10 +41,18 @@ pub(crate) const FORGET_UNKNOWN: &str = "DELETE FROM open_operation
 pub(crate) const END: &str = "DELETE FROM open_operation WHERE operation = ?1";
 pub(crate) const OPEN_OPERATIONS: &str = "SELECT operation FROM open_operation ORDER BY operation";
 
-// An event number below one that was given would refuse every commit with an event.
-pub(crate) const REPAIR_EVENT_NUMBER: &str =
+// Counters have no checksums. No number is given twice: an event's would refuse every commit with an event.
+pub(crate) const REPAIR_COUNTERS: [&str; 5] = [
+    "DELETE FROM counter WHERE value < 0 OR name NOT IN ('revision', 'event')",
+    "INSERT INTO counter (name, value) SELECT 'revision', coalesce(max(revision), 0) FROM object
+     HAVING NOT EXISTS (SELECT 1 FROM counter WHERE name = 'revision')",
+    "INSERT INTO counter (name, value) SELECT 'event', coalesce(max(seq), 0) FROM outbox
+     HAVING NOT EXISTS (SELECT 1 FROM counter WHERE name = 'event')",
+    "UPDATE counter SET value = (SELECT coalesce(max(revision), 0) FROM object)
+     WHERE name = 'revision' AND value < (SELECT coalesce(max(revision), 0) FROM object)",
     "UPDATE counter SET value = (SELECT coalesce(max(seq), 0) FROM outbox)
-     WHERE name = 'event' AND value < (SELECT coalesce(max(seq), 0) FROM outbox)";
+     WHERE name = 'event' AND value < (SELECT coalesce(max(seq), 0) FROM outbox)",
+];
 pub(crate) const TELL: &str = "INSERT INTO outbox (seq, event) VALUES (?1, ?2)";
 pub(crate) const EVENTS: &str = "SELECT seq, event FROM outbox WHERE seq > ?1 ORDER BY seq LIMIT ?2";
 pub(crate) const FORGET_EVENTS: &str = "DELETE FROM outbox WHERE seq <= ?1";

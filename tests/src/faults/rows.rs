@@ -496,17 +496,17 @@ pub const ROWS: [Row; 101] = [
     covered(
         98,
         "A bit flips in a stored document, in SQLite or in PostgreSQL",
-        "An error with the document's name, and never its content; the manager starts, is not ready, and sends nothing while a change could rest on it",
+        "An error with the name of the document, and never its content; a counter is repaired at the start; the manager starts, is not ready, and sends nothing while a change could rest on it",
     ),
     covered(
         99,
         "A damaged document has to be recovered",
-        "Doctor says how: a backup, or it is discarded and written again from the store and the hardware's state; the GPUs of a composition are taken over by `endpoint adopt`",
+        "`resume --damaged` repairs one flipped bit. Else the error says how: a backup, or `--discard`, which writes it again from the store and the hardware's state; automation is paused until the GPUs of a composition are adopted",
     ),
     covered(
         100,
         "A bit flips in an operation's document, in its journal, or in the list of open operations",
-        "That operation is left alone with all its claims, until `ops resolve`; a damaged journal pauses all others, too. One that is not listed as open is listed again at the start",
+        "That operation is left alone with all its claims, until it is repaired or ended by `ops resolve`; a damaged journal pauses all others, too. One that is not listed as open is listed again at the start",
     ),
     covered(
         101,

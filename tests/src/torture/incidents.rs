@@ -229,8 +229,8 @@ fn two_of_a_box(world: &mut World) -> Option<(GpuIx, GpuIx)> {
     Some((one, other))
 }
 
-/// A bit of a document flips on the disk, while nothing goes on. Until an operator discards the document, no change may
-/// rest on it; the GPUs of a composition are adopted then.
+/// One or two bits of a document flip on the disk, while nothing goes on. Until an operator repairs or discards the document,
+/// no change may rest on it; the GPUs of a discarded composition are adopted then.
 pub async fn flip(world: &mut World) {
     let open = world.store.open_operations().await;
     if open.is_ok_and(|open| !open.is_empty()) || !world.clients.is_empty() {
@@ -257,12 +257,15 @@ pub async fn flip(world: &mut World) {
         }
         world.is_damaged = true;
     }
-    let bit = world.rng.usize(..);
-    if let Err(error) = world.store.flip_bit(kind, &document.id, bit) {
-        panic!("a bit that can't be flipped: {error}");
+    // Neighbours: never the same one.
+    let first = world.rng.usize(..usize::MAX);
+    for bit in first..=first + world.rng.usize(0..2) {
+        if let Err(error) = world.store.flip_bit(kind, &document.id, bit) {
+            panic!("a bit that can't be flipped: {error}");
+        }
+        world.tell(format!("bit {bit} of {kind}/{} flips", document.id));
     }
     world.faults += 1;
-    world.tell(format!("bit {bit} of {kind}/{} flips", document.id));
 }
 
 /// A GPU is pulled, or put back.

@@ -6,7 +6,7 @@ use super::line::spec_of;
 use super::world::World;
 use poolwright_model::id::ControlEndpointId;
 use poolwright_service::endpoint::{Repair, Standing};
-use poolwright_service::{OperationKind, Paused, ServiceError};
+use poolwright_service::{ErrorCode, OperationKind, Paused, ServiceError};
 
 /// What was said to somebody who waits for the answer; nothing where the manager is down.
 fn hear<T>(world: &mut World, what: &str, said: Option<Result<T, ServiceError>>) -> Option<T> {
@@ -64,10 +64,19 @@ pub async fn resume_all(world: &mut World) {
     let pauses = world.ask(|manager| async move { manager.pauses().await }).await;
     for pause in pauses.and_then(Result::ok).unwrap_or_default() {
         let told = format!("resume {}", pause.what);
+        let (what, asked) = (pause.what.clone(), pause.what);
         let resumed = world
-            .ask(|manager| async move { manager.resume(&pause.what, CLIENT).await })
+            .ask(|manager| async move { manager.resume(&asked, CLIENT).await })
             .await;
+        let is_beyond_repair = matches!(&resumed, Some(Err(error)) if error.code == ErrorCode::Conflict);
         hear(world, &told, resumed);
+        if let (Paused::Damaged(document), true) = (what, is_beyond_repair) {
+            let told = format!("discard {document}");
+            let discarded = world
+                .ask(|manager| async move { manager.discard(&document, CLIENT).await })
+                .await;
+            hear(world, &told, discarded);
+        }
     }
 }
 

@@ -33,8 +33,14 @@ impl Rotten {
         Self { pool, store }
     }
 
-    fn rot(&self, kind: &str, id: &str) {
+    fn flip_one(&self, kind: &str, id: &str) {
         self.store.flip_bit(kind, id, 317).unwrap();
+    }
+
+    /// More than is repaired.
+    fn flip_two(&self, kind: &str, id: &str) {
+        self.flip_one(kind, id);
+        self.store.flip_bit(kind, id, 338).unwrap();
     }
 
     async fn documents_checked(&self) -> Check {
@@ -77,12 +83,28 @@ impl Rotten {
         assert_eq!(self.pool.truth(), *truth, "nothing was sent");
     }
 
-    async fn recover(&self, kind: &str, id: &str) {
+    async fn repair(&self, kind: &str, id: &str) {
         let what = damaged(kind, id);
         let paused = self.pool.composer().resume(&what, ME).await.unwrap();
         assert!(paused.is_empty(), "{paused:?}");
         assert_eq!(self.documents_checked().await.result, CheckResult::Ok);
         assert!(self.is_ready().await);
+    }
+
+    /// Discards it. Returns what is paused then.
+    async fn discard(&self, kind: &str, id: &str) -> Vec<Paused> {
+        let (composer, name) = (self.pool.composer(), format!("{kind}/{id}"));
+        let refused = composer.resume(&damaged(kind, id), ME).await.unwrap_err();
+        assert_eq!(refused.code, ErrorCode::Conflict, "{refused}");
+        let hint = refused.hint.unwrap();
+        assert!(
+            hint.contains(&format!("poolwright resume --damaged {name} --discard")),
+            "{hint}"
+        );
+        let paused = composer.discard(&name, ME).await.unwrap();
+        assert_eq!(self.documents_checked().await.result, CheckResult::Ok);
+        assert!(self.is_ready().await);
+        paused.into_iter().map(|pause| pause.what).collect()
     }
 
     async fn composition(&self) -> Composition {
@@ -105,6 +127,23 @@ async fn killed_while_composing() -> (Rotten, Change, OperationId) {
     (rotten, change, id)
 }
 
+/// Faults 98 and 99: one bit.
+#[tokio::test(start_paused = true)]
+async fn a_document_with_one_flipped_bit_holds_every_change_until_it_is_repaired() {
+    let mut rotten = Rotten::new().await;
+    rotten.pool.composed(gpus("chat", "a100-pcie-80gb", 2)).await;
+    let held = rotten.composition().await;
+    let truth = rotten.pool.truth();
+    for (kind, id) in [("composition", held.id.as_str()), ("demand", "chat")] {
+        rotten.flip_one(kind, id);
+        rotten.pool.restart().await;
+        rotten.is_held(kind, id, &truth).await;
+        rotten.repair(kind, id).await;
+        assert_eq!(rotten.composition().await, held);
+    }
+    rotten.pool.released("chat").await;
+}
+
 /// Fault 98: a composition. Fault 99: its GPUs are taken over again.
 #[tokio::test(start_paused = true)]
 async fn a_damaged_composition_holds_every_change_until_it_is_discarded_and_adopted() {
@@ -113,7 +152,7 @@ async fn a_damaged_composition_holds_every_change_until_it_is_discarded_and_adop
     let held = rotten.composition().await;
     let id = held.id.as_str();
     let truth = rotten.pool.truth();
-    rotten.rot("composition", id);
+    rotten.flip_two("composition", id);
     rotten.pool.restart().await;
     rotten.is_held("composition", id, &truth).await;
     let composer = rotten.pool.composer();
@@ -130,7 +169,8 @@ async fn a_damaged_composition_holds_every_change_until_it_is_discarded_and_adop
         .unwrap_err();
     assert_eq!(unknown.code, ErrorCode::NotFound);
 
-    rotten.recover("composition", id).await;
+    // Its demand gets no other GPUs meanwhile.
+    assert_eq!(rotten.discard("composition", id).await, [Paused::Automation]);
     let endpoints: BTreeSet<_> = held
         .held
         .iter()
@@ -158,10 +198,10 @@ async fn a_damaged_gpu_record_is_made_again_from_its_composition() {
     let held = rotten.composition().await;
     let gpu = held.gpus().next().unwrap().to_string();
     let truth = rotten.pool.truth();
-    rotten.rot("gpu-state", &gpu);
+    rotten.flip_two("gpu-state", &gpu);
     rotten.pool.restart().await;
     rotten.is_held("gpu-state", &gpu, &truth).await;
-    rotten.recover("gpu-state", &gpu).await;
+    assert_eq!(rotten.discard("gpu-state", &gpu).await, []);
     let record = read::<GpuRecord>(&*rotten.store, &gpu).await.unwrap().unwrap();
     assert_eq!(record.value.composition.as_ref(), Some(&held.id));
     rotten.pool.released("chat").await;
@@ -179,12 +219,12 @@ async fn a_gpu_that_is_not_visible_counts_as_not_reset_once_its_record_is_discar
     bound.retain(|gpu, _| !before.contains_key(gpu));
     let gpu = rotten.composition().await.gpus().next().unwrap().to_string();
     rotten.pool.released("chat").await;
-    rotten.rot("gpu-state", &gpu);
+    rotten.flip_two("gpu-state", &gpu);
     let emulation = &rotten.pool.emulation;
     let pulled = emulation.rack().gpu_named(bound.keys().next().unwrap()).unwrap();
     emulation.with(|state, now| state.vanish(pulled, now));
     rotten.pool.restart().await;
-    rotten.recover("gpu-state", &gpu).await;
+    assert_eq!(rotten.discard("gpu-state", &gpu).await, []);
     let record = read::<GpuRecord>(&*rotten.store, &gpu).await.unwrap().unwrap();
     assert_eq!((record.value.state, record.value.clean), (GpuState::Dirty, false));
 }
@@ -194,7 +234,7 @@ async fn a_gpu_that_is_not_visible_counts_as_not_reset_once_its_record_is_discar
 async fn an_operation_waits_while_a_claim_is_damaged_and_ends_once_it_is_made_again() {
     let (mut rotten, change, id) = killed_while_composing().await;
     let unit = change.plan.steps[0].target.unit.to_string();
-    rotten.rot("claim", &unit);
+    rotten.flip_two("claim", &unit);
     rotten.pool.open().await;
     tokio::time::sleep(Duration::from_secs(3600)).await;
     let truth = rotten.pool.truth();
@@ -206,7 +246,7 @@ async fn an_operation_waits_while_a_claim_is_damaged_and_ends_once_it_is_made_ag
         "{waits}"
     );
     assert_eq!(rotten.pool.truth(), truth);
-    rotten.recover("claim", &unit).await;
+    rotten.repair("claim", &unit).await;
     rotten.pool.done(&change).await;
     rotten.pool.released("chat").await;
 }
@@ -215,7 +255,7 @@ async fn an_operation_waits_while_a_claim_is_damaged_and_ends_once_it_is_made_ag
 #[tokio::test(start_paused = true)]
 async fn an_operation_with_a_damaged_document_is_left_alone_until_it_is_resolved() {
     let (mut rotten, _, id) = killed_while_composing().await;
-    rotten.rot("operation", id.as_str());
+    rotten.flip_two("operation", id.as_str());
     rotten.pool.open().await;
     let operation = rotten.pool.composer().operation(&id).await.unwrap();
     assert_eq!(operation.state, OperationState::Quarantined);
@@ -226,21 +266,45 @@ async fn an_operation_with_a_damaged_document_is_left_alone_until_it_is_resolved
     );
     let check = rotten.documents_checked().await;
     assert_eq!(check.result, CheckResult::Problem);
-    assert!(check.hint.unwrap().contains(&format!("ops resolve {id}")));
     assert!(rotten.is_ready().await, "no other change rests on it");
     rotten.pool.composed(gpus("more", "a100-pcie-80gb", 1)).await;
     let composer = rotten.pool.composer();
     let open = composer
-        .resume(&damaged("operation", id.as_str()), ME)
+        .discard(&format!("operation/{id}"), ME)
         .await
         .unwrap_err();
     assert_eq!(open.code, ErrorCode::Conflict, "it is ended, and not discarded");
+    assert!(open.hint.unwrap().contains(&format!("ops resolve {id}")));
     let ended = composer
         .resolve(&id, Resolution::Accept, ME, "looked at it")
         .await
         .unwrap();
     assert_eq!(ended.state, OperationState::Failed);
     assert_eq!(rotten.documents_checked().await.result, CheckResult::Ok);
+}
+
+/// Fault 100: one bit of it. The operation goes on.
+#[tokio::test(start_paused = true)]
+async fn an_operation_whose_document_is_repaired_goes_on() {
+    let (mut rotten, change, id) = killed_while_composing().await;
+    rotten.flip_one("operation", id.as_str());
+    rotten.pool.open().await;
+    rotten.repair("operation", id.as_str()).await;
+    rotten.pool.done(&change).await;
+    rotten.pool.released("chat").await;
+}
+
+/// Fault 100: one bit of its journal.
+#[tokio::test(start_paused = true)]
+async fn an_operation_whose_journal_is_repaired_goes_on() {
+    let (mut rotten, change, id) = killed_while_composing().await;
+    rotten.flip_one("journal", id.as_str());
+    assert_eq!(rotten.store.verify().await.unwrap().len(), 1);
+    rotten.pool.open().await;
+    assert!(!rotten.is_ready().await);
+    rotten.repair("journal", id.as_str()).await;
+    rotten.pool.done(&change).await;
+    rotten.pool.released("chat").await;
 }
 
 /// Fault 100: its name.
@@ -280,7 +344,7 @@ async fn an_operation_that_is_not_listed_as_open_is_ended_after_the_next_start()
 async fn a_damaged_document_on_which_no_change_rests_is_a_problem_and_holds_nothing() {
     let mut rotten = Rotten::new().await;
     let ended = rotten.pool.composed(gpus("chat", "a100-pcie-80gb", 1)).await;
-    rotten.rot("plan", ended.id.as_str());
+    rotten.flip_one("plan", ended.id.as_str());
     rotten.pool.restart().await;
     assert!(rotten.is_ready().await);
     let check = rotten.documents_checked().await;
@@ -291,5 +355,5 @@ async fn a_damaged_document_on_which_no_change_rests_is_a_problem_and_holds_noth
         check.message
     );
     rotten.pool.released("chat").await;
-    rotten.recover("plan", ended.id.as_str()).await;
+    rotten.repair("plan", ended.id.as_str()).await;
 }

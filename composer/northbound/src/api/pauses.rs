@@ -32,6 +32,9 @@ struct GoOn {
     /// `all`, `automation`, `restored`, `damaged/KIND/ID`, `endpoint/NAME` or `schedule/NAME`.
     #[schemars(with = "String")]
     what: Paused,
+    /// Discards a damaged document, which is repaired otherwise.
+    #[serde(default)]
+    discard: bool,
 }
 
 async fn all(State(api): State<Api>) -> Listed<Pause> {
@@ -56,7 +59,17 @@ async fn resume(
     Extension(by): Extension<Asker>,
     Body(body): Body<GoOn>,
 ) -> Listed<Pause> {
-    whole(async move { by.composer(&api).resume(&body.what, &by.account).await }).await
+    let composer = by.composer(&api);
+    whole(async move {
+        match (&body.what, body.discard) {
+            (Paused::Damaged(document), true) => composer.discard(document, &by.account).await,
+            (_, true) => Err(ServiceError::bad_request(
+                "only a damaged document can be discarded: \"damaged/KIND/ID\"",
+            )),
+            (what, false) => composer.resume(what, &by.account).await,
+        }
+    })
+    .await
 }
 
 /// Goes on where whoever asked hangs up: what is written down and what holds must not be two things.

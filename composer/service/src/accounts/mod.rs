@@ -26,7 +26,7 @@ use crate::clock::{Clock, WallClock};
 use crate::composer::{Thing, Turn, tell};
 use crate::error::{ErrorCode, ServiceError};
 use crate::sessions;
-use poolwright_executor::Clock as _;
+use poolwright_executor::{Clock as _, Key, KeyRecord};
 use poolwright_store::{Batch, Store, StoreError, Stored, Versioned, read, read_all};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -417,8 +417,20 @@ impl Accounts {
             .delete(Account::KIND, name)
             .delete(AccountFailures::KIND, &found.value.id);
         sessions::end_those_of(self.store.as_ref(), &found.value, None, &mut batch).await?;
+        self.forget_keys(name, &mut batch).await?;
         tell_of(name, Turn::Removed, &mut batch)?;
         self.store.commit(batch).await?;
+        Ok(())
+    }
+
+    /// Idempotency keys are stored under the account's name: another account of that name does not get their results.
+    async fn forget_keys(&self, name: &str, batch: &mut Batch) -> Result<(), ServiceError> {
+        let of_account = Key::id_of(name, "");
+        for record in self.store.list(KeyRecord::KIND).await? {
+            if record.id.starts_with(&of_account) {
+                batch.delete(KeyRecord::KIND, &record.id);
+            }
+        }
         Ok(())
     }
 

@@ -2,6 +2,7 @@
 //! entry. Invariant: whoever is refused again and again writes no more than [`KINDS`] entries a minute in all.
 
 use super::Record;
+use super::entry::ADDRESSES;
 use std::collections::{BTreeSet, HashMap};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::{Mutex, PoisonError};
@@ -11,8 +12,6 @@ use tokio::time::Instant;
 const WINDOW: Duration = Duration::from_secs(60);
 /// Of so many kinds one keeps count; what comes beyond is counted as one kind.
 const KINDS: usize = 256;
-/// Most paths of a kind that are counted.
-const PATHS: usize = 1_000;
 
 /// See the module.
 #[derive(Default)]
@@ -44,7 +43,7 @@ impl Counted {
 
     fn one_more(&mut self, record: Record) {
         self.more += 1;
-        if self.paths.len() < PATHS {
+        if self.addresses() < ADDRESSES {
             let mut hasher = DefaultHasher::new();
             record.on.hash(&mut hasher);
             self.paths.insert(hasher.finish());
@@ -52,11 +51,15 @@ impl Counted {
         self.last = record;
     }
 
+    fn addresses(&self) -> u64 {
+        self.paths.len() as u64
+    }
+
     /// The entry about all denials after the first.
     fn summary(self) -> Record {
         Record {
             times: self.more,
-            paths: u64::try_from(self.paths.len()).unwrap_or(u64::MAX),
+            paths: self.addresses(),
             ..self.last
         }
     }

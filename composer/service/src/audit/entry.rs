@@ -160,6 +160,20 @@ fn digest(before: &str, seq: u64, at: Timestamp, record: &Record) -> serde_json:
     Ok(digest.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
+/// Most different addresses that one entry counts.
+pub(super) const ADDRESSES: u64 = 1_000;
+
+impl Record {
+    /// For people, such as `295 addresses`.
+    pub fn addresses(&self) -> String {
+        let more = match self.paths {
+            ADDRESSES.. => "at least ",
+            _ => "",
+        };
+        format!("{more}{} addresses", in_thousands(self.paths))
+    }
+}
+
 impl fmt::Display for Entry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Record {
@@ -193,11 +207,11 @@ impl fmt::Display for Entry {
         };
         match *paths {
             1 => write!(f, "{who}{role}{from} {verb} {what} {on}")?,
-            paths => write!(
+            _ => write!(
                 f,
-                "{who}{role}{from} {verb} {} requests to {} addresses",
+                "{who}{role}{from} {verb} {} requests to {}",
                 in_thousands(*times),
-                in_thousands(paths)
+                self.record.addresses()
             )?,
         }
         match (kind, status) {

@@ -130,7 +130,7 @@ impl Audit {
             account = record.by,
             status = record.status,
             requests = record.times,
-            addresses = record.paths,
+            addresses = %record.addresses(),
             "requests denied"
         );
         if let Err(error) = self.note(record).await {

@@ -334,9 +334,20 @@ impl Composer {
 
     /// What an operator should know.
     pub async fn doctor(&self) -> Result<Vec<Check>, ServiceError> {
-        let snapshot = self.discover(&()).await?;
         let mut checks = vec![self.store_check().await, self.damage_check().await];
         checks.extend(self.certificate_check());
+        match self.check_pool(&mut checks).await {
+            Err(error) if !self.store.damaged().is_empty() => {
+                let hint = "recover the damaged documents, then repeat: poolwright doctor";
+                checks.push(Check::problem("other checks", error.message, hint));
+            }
+            checked => checked?,
+        }
+        Ok(checks)
+    }
+
+    async fn check_pool(&self, checks: &mut Vec<Check>) -> Result<(), ServiceError> {
+        let snapshot = self.discover(&()).await?;
         let about_endpoints = checks.len();
         for endpoint in self.endpoints().await? {
             let id = endpoint.spec.id.as_str();
@@ -429,7 +440,7 @@ impl Composer {
             (true, false) => Check::warning("bindings", some(&foreign), "poolwright diff"),
             (false, _) => Check::problem("bindings", some(&lost), "poolwright diff"),
         });
-        Ok(checks)
+        Ok(())
     }
 
     /// Operations at which somebody must look, which are late, and which look themselves.

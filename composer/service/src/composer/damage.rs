@@ -5,7 +5,7 @@
 //! everything, unless no change of hardware rests on its kind. The executor leaves an operation alone whose document or plan is
 //! damaged, with its claims; that pauses nothing else.
 //!
-//! Recovery: restore a backup; or discard the document and write it again from the hardware's state.
+//! Recovery: repair it, if one bit flipped; restore a backup; or discard it and write it again from the hardware's state.
 
 use super::Composer;
 use super::asking::Check;
@@ -182,30 +182,93 @@ impl Composer {
         Ok(())
     }
 
+    async fn damaged(&self, named: &str) -> Result<Damaged, ServiceError> {
+        let mut all = self.store.verify().await?.into_iter();
+        all.find(|damaged| name(damaged) == named).ok_or_else(|| {
+            let hint = match named {
+                START => "restart the manager",
+                _ => "poolwright doctor names damaged documents",
+            };
+            let message = format!("{named} is not a damaged document");
+            ServiceError::new(ErrorCode::NotFound, message).with_hint(hint)
+        })
+    }
+
+    /// Writes a damaged document as it was before one bit of it flipped. Claims are written again from the open operations:
+    /// one that is damaged may have outlived its operation.
+    pub(super) async fn repair_damaged(&self, named: &str, by: &str) -> Result<(), ServiceError> {
+        let _turn = self.turn.lock().await;
+        let damaged = &self.damaged(named).await?;
+        let (kind, id) = (damaged.kind.as_str(), damaged.id.as_str());
+        let mut batch = Batch::new();
+        match kind {
+            INDEX => drop(batch.discard(kind, id)),
+            Claim::KIND => {
+                batch.discard(kind, id);
+                self.rebuild_claims(damaged, &mut batch).await?;
+            }
+            _ => match self.store.before_flip(kind, id).await? {
+                Some(originals) => drop(batch.restore(kind, id, originals)),
+                None => {
+                    let message =
+                        format!("{named} can't be repaired: not one flipped bit explains its damage");
+                    let error = ServiceError::new(ErrorCode::Conflict, message);
+                    let next = recovery_by_discarding(damaged);
+                    return Err(error.with_hint(format!("nothing was changed; {next}")));
+                }
+            },
+        }
+        self.store.commit(batch).await?;
+        tracing::warn!(document = named, by, "damaged document repaired");
+        Ok(())
+    }
+
     /// Deletes a damaged document, and writes it again from the rest of the store and the hardware's state.
     pub(super) async fn discard_damaged(&self, named: &str, by: &str) -> Result<(), ServiceError> {
         let _turn = self.turn.lock().await;
-        let all = self.store.verify().await?;
-        let Some(damaged) = all.iter().find(|damaged| name(damaged) == named) else {
-            let hint = match named {
-                START => "restart the manager".to_owned(),
-                _ => "poolwright doctor names damaged documents".to_owned(),
-            };
-            let message = format!("{named} is not a damaged document");
-            return Err(ServiceError::new(ErrorCode::NotFound, message).with_hint(hint));
-        };
+        let damaged = &self.damaged(named).await?;
         self.can_be_discarded(damaged).await?;
         let mut batch = Batch::new();
         batch.discard(&damaged.kind, &damaged.id);
         let is_known = documents::kinds().chain([INDEX]).any(|kind| kind == damaged.kind);
+        let pausing = self.pausing.lock().await;
+        self.pause_after_discard(damaged, &mut batch).await?;
         if damaged.kind == GpuRecord::KIND || !is_known {
             self.rebuild_gpus(damaged, &mut batch).await?;
         }
-        if damaged.kind == Claim::KIND || !is_known {
+        if !is_known {
             self.rebuild_claims(damaged, &mut batch).await?;
         }
         self.store.commit(batch).await?;
+        drop(pausing);
         tracing::warn!(document = named, by, "damaged document discarded");
+        Ok(())
+    }
+
+    /// What was discarded is restored before anything rests on its absence: the GPUs of a composition are adopted before its
+    /// demand gets others; a quarantine is set again before its GPU is used.
+    async fn pause_after_discard(&self, discarded: &Damaged, batch: &mut Batch) -> Result<(), ServiceError> {
+        let (what, next) = match after_discard(&discarded.kind) {
+            AfterDiscard::Nothing => return Ok(()),
+            AfterDiscard::Adopt => (
+                Paused::Automation,
+                "adopt its GPUs: poolwright endpoint adopt NAME",
+            ),
+            AfterDiscard::SetAgain => (Paused::All, "set it again, if it was a setting"),
+        };
+        let reason = format!("{} was discarded: first {next}", name(discarded));
+        let pauses = self.pauses().await?;
+        let pause = match pauses.into_iter().find(|pause| pause.what == what) {
+            Some(mut pause) => {
+                pause.reason = format!("{}; {reason}", pause.reason);
+                pause
+            }
+            None => {
+                expect_none::<Pause>(discarded, &what.to_string(), batch);
+                Pause::new(what, "the manager", &reason, self.clock.now())
+            }
+        };
+        batch.put(&pause)?;
         Ok(())
     }
 
@@ -223,7 +286,10 @@ impl Composer {
             Operation::KIND | PlanRecord::KIND | JOURNAL => {
                 let open = self.store.open_operations().await?;
                 match open.iter().find(|open| open.as_str() == damaged.id) {
-                    Some(open) => refused(format!("operation {open} is open"), end(open)),
+                    Some(open) => refused(
+                        format!("operation {open} is open"),
+                        format!("{}; if that is refused: {RESTORE}", end(open)),
+                    ),
                     None => Ok(()),
                 }
             }
@@ -326,39 +392,67 @@ fn end(operation: &OperationId) -> String {
     )
 }
 
-/// The next steps of an operator.
+/// The next step of an operator.
 fn recovery(damaged: &Damaged) -> String {
-    let discard = format!("poolwright resume --damaged {}", quoted(&name(damaged)));
-    let restore = "restore a backup (poolwright restore)";
-    let otherwise = match (damaged.kind.as_str(), damaged.id.as_str()) {
-        (Ids::KIND, _) => return restore.to_owned(),
-        (INDEX, _) => return format!("rebuild it from the documents: {discard}"),
-        (Head::KIND, _) => return "make any change: the manager then writes it again".to_owned(),
-        (CompositionRecord::KIND, _) => format!(
-            "discard it and adopt its GPUs before its demand gets others: poolwright pause --automation; {discard}; \
-             poolwright endpoint adopt NAME --yes for each endpoint; poolwright resume --automation"
+    let repair = format!("poolwright resume --damaged {}", quoted(&name(damaged)));
+    match (damaged.kind.as_str(), damaged.id.as_str()) {
+        (INDEX, _) => format!("rebuild it from the documents: {repair}; or {RESTORE}"),
+        (Head::KIND, _) => format!("make any change: the manager then writes it again; or {RESTORE}"),
+        (Account::KIND, ADMIN) => format!(
+            "repair it, as another administrator: {repair}; or restart the manager with --new-admin-password; or {RESTORE}"
         ),
-        (GpuRecord::KIND, _) => {
+        _ => format!("repair it, if one bit flipped: {repair}; or {RESTORE}"),
+    }
+}
+
+const RESTORE: &str = "restore a backup (poolwright restore)";
+
+/// The next steps if it can't be repaired.
+fn recovery_by_discarding(damaged: &Damaged) -> String {
+    let (kind, id) = (damaged.kind.as_str(), damaged.id.as_str());
+    let discard = format!("poolwright resume --damaged {} --discard", quoted(&name(damaged)));
+    let otherwise = match (after_discard(kind), kind) {
+        (_, Ids::KIND) => return RESTORE.to_owned(),
+        (_, Head::KIND) => return recovery(damaged),
+        (_, Account::KIND) if id == ADMIN => return recovery(damaged),
+        (_, GpuRecord::KIND) => {
             format!("write it again from the compositions and the hardware's state: {discard}")
         }
-        (Claim::KIND, _) => format!("write it again from the open operations: {discard}"),
-        (Operation::KIND | PlanRecord::KIND | JOURNAL, id) => format!(
+        (_, Operation::KIND | PlanRecord::KIND | JOURNAL) => format!(
             "while the operation is open: poolwright ops resolve {} --with accept --reason WHY; after its end: {discard}",
             quoted(id)
         ),
-        (Account::KIND, ADMIN) => format!(
-            "restart the manager with --new-admin-password; or, with the login of another administrator: {discard}"
+        (AfterDiscard::Nothing, _) => format!("discard it: {discard}"),
+        (AfterDiscard::Adopt, _) => format!(
+            "discard it, which pauses automation: {discard}; adopt the foreign GPUs that poolwright diff shows: poolwright \
+             endpoint adopt NAME --yes; set quarantines, closures and limits again that are gone; then poolwright resume \
+             --automation"
         ),
-        (kind, _) if HOLD_NOTHING.contains(&kind) => return format!("discard it: {discard}; or {restore}"),
-        (kind, _) if documents::kinds().all(|known| known != kind) => format!(
-            "poolwright pause --automation; {discard}; compare with the hardware (poolwright diff), adopt foreign GPUs \
-             (poolwright endpoint adopt NAME --yes), and set quarantines, closures and limits again; \
-             poolwright resume --automation"
+        (AfterDiscard::SetAgain, _) => format!(
+            "discard it, which pauses everything: {discard}; set it again, if it was a setting, such as with poolwright apply \
+             -f FILE; then poolwright resume --all"
         ),
-        // It may be what keeps something from being changed.
-        _ => format!("poolwright pause --all; {discard}; set its content again; poolwright resume --all"),
     };
-    format!("{restore}; or {otherwise}")
+    format!("{RESTORE}; or {otherwise}")
+}
+
+/// What is due before changes go on.
+enum AfterDiscard {
+    /// It is written again by itself, or no change of hardware rests on it.
+    Nothing,
+    /// It may have held GPUs: a composition, or a document whose kind is damaged.
+    Adopt,
+    SetAgain,
+}
+
+fn after_discard(kind: &str) -> AfterDiscard {
+    match kind {
+        GpuRecord::KIND | Claim::KIND | Lease::KIND | INDEX | JOURNAL => AfterDiscard::Nothing,
+        kind if HOLD_NOTHING.contains(&kind) => AfterDiscard::Nothing,
+        CompositionRecord::KIND => AfterDiscard::Adopt,
+        kind if documents::kinds().all(|known| known != kind) => AfterDiscard::Adopt,
+        _ => AfterDiscard::SetAgain,
+    }
 }
 
 /// A name for a shell: the damaged part of it may be any character.

@@ -75,13 +75,8 @@ impl Composer {
     pub async fn resume(&self, what: &Paused, by: &str) -> Result<Vec<Pause>, ServiceError> {
         self.may_pause(what).await?;
         if let Paused::Damaged(document) = what {
-            self.discard_damaged(document, by).await?;
-            self.pauses().await?;
-            // Those that could not be read without this document.
-            self.take_up_operations().await?;
-            self.calendar_changed.notify_one();
-            self.queue_changed.notify_one();
-            return self.all_pauses().await;
+            self.repair_damaged(document, by).await?;
+            return self.go_on_after_damage().await;
         }
         if let Paused::Schedule(schedule) = what {
             // The calendar's turn is never waited for with the lock of pauses.
@@ -105,6 +100,22 @@ impl Composer {
         self.store.commit(batch).await?;
         tracing::warn!("{what} goes on: resumed by {by}");
         self.pauses().await?;
+        self.calendar_changed.notify_one();
+        self.queue_changed.notify_one();
+        self.all_pauses().await
+    }
+
+    /// Discards a damaged document that can't be repaired. Returns all that is paused then.
+    pub async fn discard(&self, document: &str, by: &str) -> Result<Vec<Pause>, ServiceError> {
+        self.may_pause(&Paused::Damaged(document.to_owned())).await?;
+        self.discard_damaged(document, by).await?;
+        self.go_on_after_damage().await
+    }
+
+    async fn go_on_after_damage(&self) -> Result<Vec<Pause>, ServiceError> {
+        self.pauses().await?;
+        // Those that could not be read without this document.
+        self.take_up_operations().await?;
         self.calendar_changed.notify_one();
         self.queue_changed.notify_one();
         self.all_pauses().await

@@ -6,7 +6,7 @@ use crate::OpenError;
 use crate::cluster::{CLUSTER, Found, LEAP, RESTORED, Remembered, belonging, new_name, went_back};
 use crate::format::{self, DOCUMENT_FORMAT, FORMAT};
 use crate::migrations::{CHECKSUMS, MIGRATIONS};
-use crate::statements::{ADVANCE, FORGET_UNKNOWN, LAST_REVISION, MARK, MARKED, REPAIR_EVENT_NUMBER};
+use crate::statements::{ADVANCE, FORGET_UNKNOWN, LAST_REVISION, MARK, MARKED, REPAIR_COUNTERS};
 use deadpool_postgres::Transaction;
 use std::time::Duration;
 
@@ -82,6 +82,18 @@ async fn apply_missing(
     if applied > known {
         return Err(newer(name, applied));
     }
+    if applied > 0 {
+        let mut repaired = 0;
+        for statement in REPAIR_COUNTERS {
+            repaired += transaction.execute(statement, &[]).await.map_err(failed)?;
+        }
+        if repaired > 0 {
+            tracing::error!(
+                database = name,
+                "counters damaged; repaired from documents and events"
+            );
+        }
+    }
     let found = found(&transaction, applied).await.map_err(failed)?;
     let was = match found.revision {
         Some(_) => {
@@ -103,13 +115,6 @@ async fn apply_missing(
     let unknown = transaction.execute(FORGET_UNKNOWN, &[]).await.map_err(failed)?;
     if unknown > 0 {
         tracing::error!(database = name, unknown, "names of open operations damaged");
-    }
-    let repaired = transaction
-        .execute(REPAIR_EVENT_NUMBER, &[])
-        .await
-        .map_err(failed)?;
-    if repaired > 0 {
-        tracing::error!(database = name, "event number damaged; repaired from the events");
     }
     let (schema, format) = (known.to_string(), DOCUMENT_FORMAT.to_string());
     for (marker, value) in [(VERSION, &schema), (FORMAT, &format), (CLUSTER, &cluster)] {

@@ -18,7 +18,8 @@ use crate::cluster::{CLUSTER, RESTORED};
 use crate::data_dir::{DataDir, unusable};
 use crate::quarantine::Quarantine;
 use crate::{
-    Batch, Committed, Damaged, Document, Event, JournalLine, OpenError, Order, Store, StoreError, statements,
+    Batch, Committed, Damaged, Document, Event, JournalLine, OpenError, Order, Original, Store, StoreError,
+    statements,
 };
 use async_trait::async_trait;
 use connect::Connections;
@@ -70,18 +71,20 @@ impl PostgresStore {
     }
 
     /// Verifies every document and every journal line, some at a time: a large store may take long, and each step of it may not.
-    async fn read_all(&self) -> Result<Vec<Damaged>, StoreError> {
+    /// Returns each damage with its row, which is for the function beside it.
+    async fn read_all(&self) -> Result<Vec<(Damaged, Row, sql::BeforeFlip)>, StoreError> {
         let mut client = in_time(self.connections.get()).await?;
         let transaction = in_time(client.transaction()).await?;
         let mut damaged = Vec::new();
-        for (all, damage) in sql::TABLES {
+        for (all, damage, before_flip) in sql::TABLES {
             in_time(transaction.batch_execute(all)).await?;
             loop {
                 let rows = in_time(transaction.query(sql::NEXT, &[])).await?;
                 if rows.is_empty() {
                     break;
                 }
-                damaged.extend(rows.iter().filter_map(damage));
+                let damage = |row| damage(&row).map(|damage| (damage, row, before_flip));
+                damaged.extend(rows.into_iter().filter_map(damage));
             }
             in_time(transaction.batch_execute("CLOSE everything")).await?;
         }
@@ -167,8 +170,23 @@ impl Store for PostgresStore {
     }
 
     async fn verify(&self) -> Result<Vec<Damaged>, StoreError> {
-        self.quarantine.replace(self.read_all().await?);
+        let damaged = self.read_all().await?.into_iter();
+        self.quarantine
+            .replace(damaged.map(|(damaged, ..)| damaged).collect());
         Ok(self.quarantine.all())
+    }
+
+    async fn before_flip(&self, kind: &str, id: &str) -> Result<Option<Vec<Original>>, StoreError> {
+        let mut damaged = self.read_all().await?;
+        damaged.retain(|(damaged, ..)| (damaged.kind.as_str(), damaged.id.as_str()) == (kind, id));
+        let search = move || {
+            damaged
+                .iter()
+                .map(|(_, row, before_flip)| before_flip(row))
+                .collect()
+        };
+        let searched = tokio::task::spawn_blocking(search).await;
+        searched.map_err(|_| sql::silent(READ))
     }
 
     fn is_remote(&self) -> bool {

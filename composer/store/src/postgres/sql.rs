@@ -5,7 +5,7 @@ use crate::batch::Write;
 use crate::cluster::RESTORED;
 use crate::document::{Damaged, JournalLine, Json};
 use crate::error::RESTORE;
-use crate::integrity::{Column, DocumentRow, JOURNAL, LineRow, of_document, of_line};
+use crate::integrity::{Column, DocumentRow, JOURNAL, LineRow, Original, of_document, of_line};
 use crate::quarantine::Verified;
 use crate::statements::{
     ADVANCE, APPEND, DELETE, END, FORGET, FORGET_EVENTS, IS_OPEN, LAST_LINE, OPEN, PUT, REVISION, TELL,
@@ -53,6 +53,9 @@ pub(super) async fn apply(client: &impl GenericClient, batch: &Batch) -> Result<
     }
     let revision = advance(client, "revision", u64::from(batch.changes_documents())).await?;
     discard(client, &batch.discarded).await?;
+    for line in &batch.restored {
+        insert_line(client, line).await?;
+    }
     for write in &batch.writes {
         put(client, write, revision).await?;
     }
@@ -111,18 +114,28 @@ async fn append(client: &impl GenericClient, line: &JournalLine) -> Result<(), N
             found: Some(last),
         }));
     }
-    let sum = of_line(operation.as_bytes(), line.seq, line.json.get().as_bytes());
-    let values: [&(dyn ToSql + Sync); 4] = [&operation, &signed(line.seq), &line.json.get(), &sum];
-    execute(client, APPEND, &values).await?;
+    insert_line(client, line).await?;
     if last == 0 {
         execute(client, OPEN, &[&operation]).await?;
     }
     Ok(())
 }
 
+async fn insert_line(client: &impl GenericClient, line: &JournalLine) -> Result<(), tokio_postgres::Error> {
+    let (operation, json) = (line.operation.as_str(), line.json.get());
+    let sum = of_line(operation.as_bytes(), line.seq, json.as_bytes());
+    execute(client, APPEND, &[&operation, &signed(line.seq), &json, &sum]).await
+}
+
 /// Moves a counter on, and says where it stands.
-async fn advance(client: &impl GenericClient, name: &str, by: u64) -> Result<u64, tokio_postgres::Error> {
-    Ok(one(client, ADVANCE, &[&name, &signed(by)]).await?.unwrap_or(0))
+async fn advance(client: &impl GenericClient, name: &str, by: u64) -> Result<u64, NotApplied> {
+    let advanced = one(client, ADVANCE, &[&name, &signed(by)]).await?;
+    advanced.ok_or_else(|| {
+        NotApplied::Refused(StoreError::Unavailable {
+            reason: format!("the counter {name} is missing in the database"),
+            hint: "restart the manager, which repairs it",
+        })
+    })
 }
 
 async fn one(
@@ -132,7 +145,8 @@ async fn one(
 ) -> Result<Option<u64>, tokio_postgres::Error> {
     let statement = client.prepare_cached(&numbered(text)).await?;
     let row = client.query_opt(&statement, values).await?;
-    Ok(row.map(|row| row.get::<_, i64>(0)).map(i64::unsigned_abs))
+    // A damaged revision matches no expectation.
+    Ok(row.map(|row| u64::try_from(row.get::<_, i64>(0)).unwrap_or(u64::MAX)))
 }
 
 async fn execute(
@@ -203,8 +217,19 @@ const ALL: &str =
     "DECLARE everything CURSOR FOR SELECT kind, id, revision, doc, checksum, ctid::text FROM object";
 const ALL_LINES: &str =
     "DECLARE everything CURSOR FOR SELECT seq, line, checksum, operation, ctid::text FROM journal";
-type Table = (&'static str, fn(&Row) -> Option<Damaged>);
-pub(super) const TABLES: [Table; 2] = [(ALL, |row| document(row).err()), (ALL_LINES, line_damage)];
+/// The statement, the damage in a row of it, and that row before one bit flipped.
+type Table = (&'static str, fn(&Row) -> Option<Damaged>, BeforeFlip);
+pub(super) type BeforeFlip = fn(&Row) -> Option<Original>;
+pub(super) const TABLES: [Table; 2] = [
+    (
+        ALL,
+        |row| document(row).err(),
+        |row| document_row(row).before_flip(),
+    ),
+    (ALL_LINES, line_damage, |row| {
+        line_row(row).before_flip(text(row, 3))
+    }),
+];
 
 fn line_damage(row: &Row) -> Option<Damaged> {
     line_row(row).damage(text(row, 3))

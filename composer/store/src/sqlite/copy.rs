@@ -131,7 +131,7 @@ fn complete(path: &Path, cluster: &str) -> rusqlite::Result<Option<(u64, Vec<Dam
     mark(&connection, STOP, CLEAN)?;
     mark(&connection, CLUSTER, cluster)?;
     let verdict: String = connection.query_row("PRAGMA integrity_check(1)", [], |row| row.get(0))?;
-    let revision = super::sql::last_revision(&connection)?;
+    let revision = super::sql::found_revision(&connection)?;
     let version: u32 = connection.query_row("PRAGMA user_version", [], |row| row.get(0))?;
     let damaged = match version < CHECKSUMS {
         // A backup of an earlier version: its documents have no checksums yet.

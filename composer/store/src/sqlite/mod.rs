@@ -12,7 +12,9 @@ mod writer;
 use crate::cluster::{CLUSTER, RESTORED};
 use crate::integrity::INDEX;
 use crate::quarantine::Quarantine;
-use crate::{Batch, Committed, Damaged, Document, Event, JournalLine, OpenError, Order, Store, StoreError};
+use crate::{
+    Batch, Committed, Damaged, Document, Event, JournalLine, OpenError, Order, Original, Store, StoreError,
+};
 pub use copy::{Copied, backup, restore};
 
 use async_trait::async_trait;
@@ -90,7 +92,7 @@ impl SqliteStore {
         })
     }
 
-    /// Flips a bit of a document's content, as a failing disk does: for tests and simulation, of a store in memory alone.
+    /// Flips a bit of a document's content, or of the first line of a journal, as a failing disk does: for tests and simulation, of a store in memory alone.
     pub fn flip_bit(&self, kind: &str, id: &str, bit: usize) -> Result<(), StoreError> {
         let Place::Here(connection) = &self.place else {
             return Err(StoreError::Unavailable {
@@ -208,6 +210,12 @@ impl Store for SqliteStore {
         }));
         self.quarantine.replace(damaged);
         Ok(self.quarantine.all())
+    }
+
+    async fn before_flip(&self, kind: &str, id: &str) -> Result<Option<Vec<Original>>, StoreError> {
+        let name = (kind.to_owned(), id.to_owned());
+        self.read(move |connection| sql::before_flip(connection, &name))
+            .await
     }
 
     async fn journal(&self, operation: &OperationId, after: u64) -> Result<Vec<JournalLine>, StoreError> {

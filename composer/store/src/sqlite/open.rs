@@ -6,7 +6,7 @@ use crate::data_dir::{DataDir, unusable};
 use crate::document::Damaged;
 use crate::format::{self, DOCUMENT_FORMAT, FORMAT};
 use crate::migrations::{CHECKSUMS, MIGRATIONS};
-use crate::statements::{FORGET_UNKNOWN, MARK, REPAIR_EVENT_NUMBER, UNMARK};
+use crate::statements::{FORGET_UNKNOWN, MARK, REPAIR_COUNTERS, UNMARK};
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags, ffi};
 use std::fs::{File, OpenOptions};
@@ -71,12 +71,7 @@ pub(super) fn open(dir: &Path) -> Result<Opened, OpenError> {
     if unknown > 0 {
         tracing::error!(path = %path.display(), unknown, "names of open operations damaged");
     }
-    let repaired = connection
-        .execute(REPAIR_EVENT_NUMBER, [])
-        .map_err(|e| refused(&path, &e))?;
-    if repaired > 0 {
-        tracing::error!(path = %path.display(), "event number damaged; repaired from the events");
-    }
+    repair_counters(&path, &connection).map_err(|e| refused(&path, &e))?;
     Ok(Opened {
         path,
         connection,
@@ -86,10 +81,22 @@ pub(super) fn open(dir: &Path) -> Result<Opened, OpenError> {
     })
 }
 
+fn repair_counters(path: &Path, connection: &Connection) -> rusqlite::Result<()> {
+    let mut repaired = 0;
+    for statement in REPAIR_COUNTERS {
+        repaired += connection.execute(statement, [])?;
+    }
+    if repaired > 0 {
+        tracing::error!(path = %path.display(), "counters damaged; repaired from documents and events");
+    }
+    Ok(())
+}
+
 /// Writes down that the file may be an older state, before the folder forgets by what that is known.
 pub(super) fn mark_restored(path: &Path, why: &str, missing: u64) -> rusqlite::Result<u64> {
     let mut connection = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
     let transaction = connection.transaction()?;
+    repair_counters(path, &transaction)?;
     mark(&transaction, RESTORED, why)?;
     let revision = super::sql::advance(&transaction, "revision", missing + LEAP)?;
     transaction.commit()?;
@@ -227,7 +234,7 @@ pub(super) fn inspect(path: &Path) -> Result<Found, OpenError> {
     if unclean {
         check(path, &connection)?;
     }
-    let revision = super::sql::last_revision(&connection).map_err(|e| refused(path, &e))?;
+    let revision = super::sql::found_revision(&connection).map_err(|e| refused(path, &e))?;
     Ok(Found {
         cluster: marked(CLUSTER)?,
         revision: Some(revision),

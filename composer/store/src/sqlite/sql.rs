@@ -4,11 +4,12 @@ use crate::batch::Write;
 use crate::cluster::RESTORED;
 use crate::document::{Damaged, Json};
 use crate::error::RESTORE;
-use crate::integrity::{Column, DocumentRow, LineRow, of_document, of_line};
+use crate::integrity::{Column, DocumentRow, JOURNAL, LineRow, Original, of_document, of_line};
 use crate::quarantine::Verified;
 use crate::statements::{
-    ADVANCE, APPEND, DELETE, EARLIEST, END, EVENTS, FORGET, FORGET_EVENTS, GET, HOW_MANY, IS_OPEN, LAST_LINE,
-    LAST_REVISION, LATEST, LINES, LIST, MARKED, OPEN, OPEN_OPERATIONS, PUT, REVISION, TELL, UNMARK,
+    ADVANCE, APPEND, DELETE, EARLIEST, END, EVENTS, FORGET, FORGET_EVENTS, FOUND_REVISION, GET, HOW_MANY,
+    IS_OPEN, LAST_LINE, LAST_REVISION, LATEST, LINES, LIST, MARKED, OPEN, OPEN_OPERATIONS, PUT, REVISION,
+    TELL, UNMARK,
 };
 use crate::{Batch, Committed, Event, JournalLine, Order, StoreError};
 use poolwright_model::id::OperationId;
@@ -43,6 +44,9 @@ pub(super) fn apply(connection: &Connection, batch: &Batch) -> Result<Committed,
     }
     let revision = advance(connection, "revision", u64::from(batch.changes_documents()))?;
     discard(connection, &batch.discarded)?;
+    for line in &batch.restored {
+        insert_line(connection, line)?;
+    }
     for write in &batch.writes {
         put(connection, write, revision)?;
     }
@@ -89,6 +93,11 @@ fn revision(connection: &Connection, kind: &str, id: &str) -> rusqlite::Result<O
         .optional()
 }
 
+/// The number of the last commit, also if its counter is damaged.
+pub(super) fn found_revision(connection: &Connection) -> rusqlite::Result<u64> {
+    connection.query_row(FOUND_REVISION, [], |row| number(row, 0))
+}
+
 pub(super) fn last_revision(connection: &Connection) -> rusqlite::Result<u64> {
     connection
         .prepare_cached(LAST_REVISION)?
@@ -124,14 +133,20 @@ fn append(connection: &Connection, line: &JournalLine) -> Result<(), NotApplied>
             found: Some(last),
         }));
     }
-    let sum = of_line(operation.as_bytes(), line.seq, line.json.get().as_bytes());
-    connection
-        .prepare_cached(APPEND)?
-        .execute(params![operation, signed(line.seq), line.json.get(), sum])?;
+    insert_line(connection, line)?;
     if last == 0 {
         connection.prepare_cached(OPEN)?.execute([operation])?;
     }
     Ok(())
+}
+
+fn insert_line(connection: &Connection, line: &JournalLine) -> rusqlite::Result<()> {
+    let (operation, json) = (line.operation.as_str(), line.json.get());
+    let sum = of_line(operation.as_bytes(), line.seq, json.as_bytes());
+    let mut insert = connection.prepare_cached(APPEND)?;
+    insert
+        .execute(params![operation, signed(line.seq), json, sum])
+        .map(drop)
 }
 
 /// What the store says of itself under this name.
@@ -252,12 +267,16 @@ pub(super) fn add_checksums(connection: &Connection) -> rusqlite::Result<()> {
 
 /// See [`SqliteStore::flip_bit`](super::SqliteStore::flip_bit).
 pub(super) fn flip_bit(connection: &Connection, kind: &str, id: &str, bit: usize) -> rusqlite::Result<()> {
-    const DOC: &str = "SELECT CAST(doc AS BLOB) FROM object WHERE kind = ?1 AND id = ?2";
-    const SET: &str = "UPDATE object SET doc = CAST(?3 AS TEXT) WHERE kind = ?1 AND id = ?2";
-    let mut bytes: Vec<u8> = connection.query_row(DOC, [kind, id], |row| row.get(0))?;
+    let (content, table, name) = match kind {
+        JOURNAL => ("line", "journal", "?1 = 'journal' AND operation = ?2 AND seq = 1"),
+        _ => ("doc", "object", "kind = ?1 AND id = ?2"),
+    };
+    let get = format!("SELECT CAST({content} AS BLOB) FROM {table} WHERE {name}");
+    let set = format!("UPDATE {table} SET {content} = CAST(?3 AS TEXT) WHERE {name}");
+    let mut bytes: Vec<u8> = connection.query_row(&get, [kind, id], |row| row.get(0))?;
     let bit = bit % (bytes.len() * 8);
     bytes[bit / 8] ^= 1 << (bit % 8);
-    connection.execute(SET, params![kind, id, bytes]).map(drop)
+    connection.execute(&set, params![kind, id, bytes]).map(drop)
 }
 
 /// Deletes damaged documents and journal lines. Reads every row: the names may be of bytes that are not text, and the indices
@@ -290,6 +309,32 @@ fn discard(connection: &Connection, names: &[(String, String)]) -> Result<(), No
         connection.execute(delete, [row])?;
     }
     Ok(())
+}
+
+/// The damaged rows of this name as they were before one bit of each flipped; `None` if that does not explain all of them.
+pub(super) fn before_flip(
+    connection: &Connection,
+    name: &(String, String),
+) -> rusqlite::Result<Option<Vec<Original>>> {
+    let is_named = |damaged: Damaged| (damaged.kind, damaged.id) == *name;
+    let mut found = Vec::new();
+    let mut all = connection.prepare(ALL)?;
+    let mut rows = all.query([])?;
+    while let Some(row) = rows.next()? {
+        let row = document(row)?;
+        if row.verified().err().is_some_and(is_named) {
+            found.push(row.before_flip());
+        }
+    }
+    let mut all = connection.prepare(ALL_LINES)?;
+    let mut rows = all.query([])?;
+    while let Some(row) = rows.next()? {
+        let (line, operation) = (line(row)?, column(row, 3)?);
+        if line.damage(operation).is_some_and(is_named) {
+            found.push(line.before_flip(operation));
+        }
+    }
+    Ok(found.into_iter().collect())
 }
 
 pub(super) fn open_operations(connection: &Connection) -> rusqlite::Result<Vec<OperationId>> {
