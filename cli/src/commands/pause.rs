@@ -129,7 +129,7 @@ pub async fn resume(args: ResumeArgs, output: Output) -> Outcome {
     if let Paused::Damaged(document) = what {
         say(&match args.discard {
             true => format!("{document} was discarded"),
-            false => format!("{document} is as it was written"),
+            false => format!("{document} is recovered"),
         });
     }
     Ok(resumed)
@@ -181,7 +181,16 @@ async fn switch(
         }
         _ => {
             let action = format!("resume {what}");
-            check_operations(api, what, detach, (&action, Ask::IfDetached))
+            // The steps of an operation that can't be read are unknown.
+            let ask = match what {
+                Paused::Damaged(document)
+                    if document.starts_with("operation/") || document.starts_with("plan/") =>
+                {
+                    Ask::Always
+                }
+                _ => Ask::IfDetached,
+            };
+            check_operations(api, what, detach, (&action, ask))
                 .await
                 .map(|()| verb)
         }

@@ -71,7 +71,7 @@ async fn a_flipped_bit_in_the_file_of_a_manager_changes_no_hardware_and_is_recov
         .run(&format!("{resume} --discard"))
         .await
         .refused(2, &[&document, "--yes"]);
-    manager.run(&resume).await.expect(0, &["it was written"]);
+    manager.run(&resume).await.expect(0, &["is recovered"]);
     manager.until_probe(true, &[]).await;
     let again = manager.run("get compositions -o json").await.json();
     let gpus: usize = again

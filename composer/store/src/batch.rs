@@ -108,16 +108,14 @@ impl Batch {
     /// Writes what [`Store::before_flip`](crate::Store::before_flip) returned in the place of the damaged document or lines of
     /// this name. Nothing is committed if the document was written since.
     pub fn restore(&mut self, kind: &str, id: &str, originals: Vec<Original>) -> &mut Self {
+        self.discard(kind, id);
         for original in originals {
             match original {
                 Original::Document(document) => {
                     self.expect(kind, id, Some(document.revision))
                         .put_json(kind, id, document.json);
                 }
-                Original::Line(line) => {
-                    self.discard(kind, id);
-                    self.restored.push(line);
-                }
+                Original::Line(line) => self.restored.push(line),
             }
         }
         self

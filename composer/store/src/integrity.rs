@@ -59,10 +59,10 @@ const SEARCHED: usize = 32 << 10;
 fn before_flip(keys: &[&[u8]], number: u64, content: &[u8], stored: i64) -> Option<Vec<u8>> {
     let mut bytes = Vec::new();
     feed(keys, number, content, |piece| bytes.extend_from_slice(piece));
-    if bytes.len() > SEARCHED {
-        return None;
-    }
     if (checksum(keys, number, content) ^ stored).count_ones() != 1 {
+        if bytes.len() > SEARCHED {
+            return None;
+        }
         let (at, bit) = flipped_bit(&bytes, stored)?;
         bytes[at] ^= bit;
     }
@@ -245,18 +245,21 @@ impl LineRow<'_> {
         Some(of_line(operation, self.seq.number()?, self.line.text()?))
     }
 
-    /// The line as it was before one bit of its row flipped. `operation`: as in [`LineRow::damage`].
+    /// The line as it was before one bit of its row flipped. `None` also if it had another operation or number: that one may
+    /// have been written again since. `operation`: as in [`LineRow::damage`].
     pub fn before_flip(&self, operation: Column<'_>) -> Option<Original> {
         let keys = [LINE, operation.text()?];
         let seq = self.seq.bits()?.cast_unsigned();
         let bytes = before_flip(&keys, seq, self.line.text()?, self.checksum.bits()?)?;
         let mut fed = Fed(&bytes);
-        let (_, operation) = (fed.key()?, fed.key()?);
-        Some(Original::Line(JournalLine {
-            operation: OperationId::new(operation).ok()?,
-            seq: fed.number()?,
+        let (_, name, seq) = (fed.key()?, fed.key()?, fed.number()?);
+        let is_named = name.as_bytes() == operation.text()? && Some(seq) == self.seq.number();
+        let line = JournalLine {
+            operation: OperationId::new(name).ok()?,
+            seq,
             json: fed.content()?,
-        }))
+        };
+        is_named.then_some(Original::Line(line))
     }
 
     fn read(&self, operation: &OperationId, after: u64) -> Result<JournalLine, &'static str> {
@@ -398,21 +401,21 @@ mod tests {
             assert!(row.before_flip().is_none(), "{row:?}");
         }
         let line = LineRow {
-            seq: Column::Number(2 | 1 << 40),
-            line: Column::Text(b"{}"),
+            seq: Column::Number(2),
+            line: Column::Text(b"{|"),
             checksum: Column::Number(LINE_SUM),
         };
-        for operation in ["op-1", "op-0"] {
-            let seq = match operation {
-                "op-1" => line.seq,
-                _ => Column::Number(2),
-            };
-            let before = LineRow { seq, ..line }.before_flip(Column::Text(operation.as_bytes()));
-            let Some(Original::Line(before)) = before else {
-                panic!("{operation}: {before:?}")
-            };
-            assert_eq!((before.operation.as_str(), before.seq), ("op-1", 2));
-        }
+        let Some(Original::Line(before)) = line.before_flip(Column::Text(b"op-1")) else {
+            panic!("{line:?}")
+        };
+        assert_eq!((before.seq, before.json.get()), (2, "{}"));
+        let (seq, content) = (Column::Number(3), Column::Text(b"{}"));
+        let other_number = LineRow {
+            seq,
+            line: content,
+            ..line
+        };
+        assert!(other_number.before_flip(Column::Text(b"op-1")).is_none());
     }
 
     /// The checksum is of the bytes as they were written, not of the JSON that they stand for.

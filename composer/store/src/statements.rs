@@ -41,10 +41,11 @@ pub(crate) const FORGET_UNKNOWN: &str = "DELETE FROM open_operation
 pub(crate) const END: &str = "DELETE FROM open_operation WHERE operation = ?1";
 pub(crate) const OPEN_OPERATIONS: &str = "SELECT operation FROM open_operation ORDER BY operation";
 
-// Counters have no checksums. No number is given twice: an event's would refuse every commit with an event.
+// Counters have no checksums. A lost one leaps, as after a restore: documents that are gone had numbers too. An event number
+// below one that was given would refuse every commit with an event.
 pub(crate) const REPAIR_COUNTERS: [&str; 5] = [
     "DELETE FROM counter WHERE value < 0 OR name NOT IN ('revision', 'event')",
-    "INSERT INTO counter (name, value) SELECT 'revision', coalesce(max(revision), 0) FROM object
+    "INSERT INTO counter (name, value) SELECT 'revision', coalesce(max(revision), 0) + 4294967296 FROM object
      HAVING NOT EXISTS (SELECT 1 FROM counter WHERE name = 'revision')",
     "INSERT INTO counter (name, value) SELECT 'event', coalesce(max(seq), 0) FROM outbox
      HAVING NOT EXISTS (SELECT 1 FROM counter WHERE name = 'event')",

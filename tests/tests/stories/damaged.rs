@@ -101,7 +101,12 @@ impl Rotten {
             hint.contains(&format!("poolwright resume --damaged {name} --discard")),
             "{hint}"
         );
-        let paused = composer.discard(&name, ME).await.unwrap();
+        self.discard_without_repair(kind, id).await
+    }
+
+    async fn discard_without_repair(&self, kind: &str, id: &str) -> Vec<Paused> {
+        let name = format!("{kind}/{id}");
+        let paused = self.pool.composer().discard(&name, ME).await.unwrap();
         assert_eq!(self.documents_checked().await.result, CheckResult::Ok);
         assert!(self.is_ready().await);
         paused.into_iter().map(|pause| pause.what).collect()
@@ -232,23 +237,28 @@ async fn a_gpu_that_is_not_visible_counts_as_not_reset_once_its_record_is_discar
 /// Fault 98: a claim. Fault 99: it is written again from its operation, which waits meanwhile.
 #[tokio::test(start_paused = true)]
 async fn an_operation_waits_while_a_claim_is_damaged_and_ends_once_it_is_made_again() {
-    let (mut rotten, change, id) = killed_while_composing().await;
-    let unit = change.plan.steps[0].target.unit.to_string();
-    rotten.flip_two("claim", &unit);
-    rotten.pool.open().await;
-    tokio::time::sleep(Duration::from_secs(3600)).await;
-    let truth = rotten.pool.truth();
-    let operation = rotten.pool.composer().operation(&id).await.unwrap();
-    assert!(!operation.state.has_ended(), "{:?}", operation.state);
-    let waits = operation.waits().join("; ");
-    assert!(
-        waits.contains(&format!("damaged document claim/{unit}")),
-        "{waits}"
-    );
-    assert_eq!(rotten.pool.truth(), truth);
-    rotten.repair("claim", &unit).await;
-    rotten.pool.done(&change).await;
-    rotten.pool.released("chat").await;
+    for discards in [false, true] {
+        let (mut rotten, change, id) = killed_while_composing().await;
+        let unit = change.plan.steps[0].target.unit.to_string();
+        rotten.flip_two("claim", &unit);
+        rotten.pool.open().await;
+        tokio::time::sleep(Duration::from_secs(3600)).await;
+        let truth = rotten.pool.truth();
+        let operation = rotten.pool.composer().operation(&id).await.unwrap();
+        assert!(!operation.state.has_ended(), "{:?}", operation.state);
+        let waits = operation.waits().join("; ");
+        assert!(
+            waits.contains(&format!("damaged document claim/{unit}")),
+            "{waits}"
+        );
+        assert_eq!(rotten.pool.truth(), truth);
+        match discards {
+            true => assert_eq!(rotten.discard_without_repair("claim", &unit).await, []),
+            false => rotten.repair("claim", &unit).await,
+        }
+        rotten.pool.done(&change).await;
+        rotten.pool.released("chat").await;
+    }
 }
 
 /// Fault 100: its document. Everything else goes on.

@@ -210,8 +210,8 @@ impl Composer {
             _ => match self.store.before_flip(kind, id).await? {
                 Some(originals) => drop(batch.restore(kind, id, originals)),
                 None => {
-                    let message =
-                        format!("{named} can't be repaired: not one flipped bit explains its damage");
+                    // A document with another name, and a long one, are not searched.
+                    let message = format!("{named} can't be repaired: no single flipped bit was found");
                     let error = ServiceError::new(ErrorCode::Conflict, message);
                     let next = recovery_by_discarding(damaged);
                     return Err(error.with_hint(format!("nothing was changed; {next}")));
@@ -236,7 +236,7 @@ impl Composer {
         if damaged.kind == GpuRecord::KIND || !is_known {
             self.rebuild_gpus(damaged, &mut batch).await?;
         }
-        if !is_known {
+        if damaged.kind == Claim::KIND || !is_known {
             self.rebuild_claims(damaged, &mut batch).await?;
         }
         self.store.commit(batch).await?;
@@ -248,27 +248,37 @@ impl Composer {
     /// What was discarded is restored before anything rests on its absence: the GPUs of a composition are adopted before its
     /// demand gets others; a quarantine is set again before its GPU is used.
     async fn pause_after_discard(&self, discarded: &Damaged, batch: &mut Batch) -> Result<(), ServiceError> {
-        let (what, next) = match after_discard(&discarded.kind) {
-            AfterDiscard::Nothing => return Ok(()),
-            AfterDiscard::Adopt => (
-                Paused::Automation,
-                "adopt its GPUs: poolwright endpoint adopt NAME",
-            ),
-            AfterDiscard::SetAgain => (Paused::All, "set it again, if it was a setting"),
+        let adopt = (
+            Paused::Automation,
+            "adopt its GPUs: poolwright endpoint adopt NAME",
+        );
+        let due = match after_discard(&discarded.kind) {
+            AfterDiscard::Nothing => vec![],
+            AfterDiscard::Adopt => vec![adopt],
+            AfterDiscard::SetAgain => vec![(Paused::All, "set it again, if it was a setting")],
+            AfterDiscard::Unknown => vec![
+                (
+                    Paused::All,
+                    "set pauses, quarantines, closures and limits again that are gone",
+                ),
+                adopt,
+            ],
         };
-        let reason = format!("{} was discarded: first {next}", name(discarded));
-        let pauses = self.pauses().await?;
-        let pause = match pauses.into_iter().find(|pause| pause.what == what) {
-            Some(mut pause) => {
-                pause.reason = format!("{}; {reason}", pause.reason);
-                pause
-            }
-            None => {
-                expect_none::<Pause>(discarded, &what.to_string(), batch);
-                Pause::new(what, "the manager", &reason, self.clock.now())
-            }
-        };
-        batch.put(&pause)?;
+        for (what, next) in due {
+            let reason = format!("{} was discarded: first {next}", name(discarded));
+            let pauses = self.pauses().await?;
+            let pause = match pauses.into_iter().find(|pause| pause.what == what) {
+                Some(mut pause) => {
+                    pause.reason = format!("{}; {reason}", pause.reason);
+                    pause
+                }
+                None => {
+                    expect_none::<Pause>(discarded, &what.to_string(), batch);
+                    Pause::new(what, "the manager", &reason, self.clock.now())
+                }
+            };
+            batch.put(&pause)?;
+        }
         Ok(())
     }
 
@@ -288,7 +298,10 @@ impl Composer {
                 match open.iter().find(|open| open.as_str() == damaged.id) {
                     Some(open) => refused(
                         format!("operation {open} is open"),
-                        format!("{}; if that is refused: {RESTORE}", end(open)),
+                        format!(
+                            "{}; if that is refused: restart the manager, or {RESTORE}",
+                            end(open)
+                        ),
                     ),
                     None => Ok(()),
                 }
@@ -341,22 +354,30 @@ impl Composer {
     async fn rebuild_claims(&self, damaged: &Damaged, batch: &mut Batch) -> Result<(), ServiceError> {
         let sound = read_all::<Claim>(self.store.as_ref()).await?;
         let sound: BTreeSet<_> = sound.into_iter().map(|found| found.value.unit).collect();
+        let mut others = self.store.damaged();
+        others.retain(|other| other.kind == Claim::KIND && name(other) != name(damaged));
         for operation in self.executor.unfinished().await? {
-            let Some(plan) = self.plan_underway(&operation.id).await? else {
-                continue;
+            let unreadable = || {
+                let message = format!("operation {} can't be read, so its claims can't be", operation.id);
+                ServiceError::new(ErrorCode::Conflict, message).with_hint(end(&operation.id))
             };
+            let plan = self.plan_underway(&operation.id).await?;
+            let plan = plan.ok_or_else(unreadable)?;
             let id = operation.id.as_str();
             match read::<Operation>(self.store.as_ref(), id).await {
                 Ok(Some(found)) if !found.value.state.has_ended() => {
                     batch.expect(Operation::KIND, id, Some(found.revision));
                 }
-                Ok(_) => continue,
+                Ok(Some(_)) => continue,
+                Ok(None) => return Err(unreadable()),
                 // It is left alone until it is resolved.
                 Err(error) if error.is_unreadable() => {}
                 Err(error) => return Err(error.into()),
             }
             for (unit, goes_to) in plan.moves() {
-                if sound.contains(unit) {
+                // Each damaged one has its turn.
+                let is_other_damaged = others.iter().any(|other| other.id == unit.as_str());
+                if sound.contains(unit) || is_other_damaged {
                     continue;
                 }
                 expect_none::<Claim>(damaged, unit.as_str(), batch);
@@ -414,7 +435,9 @@ fn recovery_by_discarding(damaged: &Damaged) -> String {
     let otherwise = match (after_discard(kind), kind) {
         (_, Ids::KIND) => return RESTORE.to_owned(),
         (_, Head::KIND) => return recovery(damaged),
-        (_, Account::KIND) if id == ADMIN => return recovery(damaged),
+        (_, Account::KIND) if id == ADMIN => {
+            return format!("restart the manager with --new-admin-password; or {RESTORE}");
+        }
         (_, GpuRecord::KIND) => {
             format!("write it again from the compositions and the hardware's state: {discard}")
         }
@@ -423,26 +446,31 @@ fn recovery_by_discarding(damaged: &Damaged) -> String {
             quoted(id)
         ),
         (AfterDiscard::Nothing, _) => format!("discard it: {discard}"),
-        (AfterDiscard::Adopt, _) => format!(
-            "discard it, which pauses automation: {discard}; adopt the foreign GPUs that poolwright diff shows: poolwright \
-             endpoint adopt NAME --yes; set quarantines, closures and limits again that are gone; then poolwright resume \
-             --automation"
+        (AfterDiscard::Adopt, _) => format!("discard it, which pauses automation: {discard}; {ADOPT}"),
+        (AfterDiscard::Unknown, _) => format!(
+            "discard it, which pauses everything: {discard}; set pauses, quarantines, closures and limits again that are \
+             gone; then: poolwright resume --all; then {ADOPT}"
         ),
         (AfterDiscard::SetAgain, _) => format!(
             "discard it, which pauses everything: {discard}; set it again, if it was a setting, such as with poolwright apply \
-             -f FILE; then poolwright resume --all"
+             -f FILE; then: poolwright resume --all"
         ),
     };
     format!("{RESTORE}; or {otherwise}")
 }
 
+const ADOPT: &str = "compare with the hardware (poolwright diff), adopt foreign GPUs (poolwright endpoint adopt NAME --yes), \
+                     then: poolwright resume --automation";
+
 /// What is due before changes go on.
 enum AfterDiscard {
     /// It is written again by itself, or no change of hardware rests on it.
     Nothing,
-    /// It may have held GPUs: a composition, or a document whose kind is damaged.
+    /// It held GPUs.
     Adopt,
     SetAgain,
+    /// Its kind is damaged.
+    Unknown,
 }
 
 fn after_discard(kind: &str) -> AfterDiscard {
@@ -450,7 +478,7 @@ fn after_discard(kind: &str) -> AfterDiscard {
         GpuRecord::KIND | Claim::KIND | Lease::KIND | INDEX | JOURNAL => AfterDiscard::Nothing,
         kind if HOLD_NOTHING.contains(&kind) => AfterDiscard::Nothing,
         CompositionRecord::KIND => AfterDiscard::Adopt,
-        kind if documents::kinds().all(|known| known != kind) => AfterDiscard::Adopt,
+        kind if documents::kinds().all(|known| known != kind) => AfterDiscard::Unknown,
         _ => AfterDiscard::SetAgain,
     }
 }

@@ -93,7 +93,7 @@ fn revision(connection: &Connection, kind: &str, id: &str) -> rusqlite::Result<O
         .optional()
 }
 
-/// The number of the last commit, also if its counter is damaged.
+/// The number of the last commit; of the documents that are there, if its counter is lost.
 pub(super) fn found_revision(connection: &Connection) -> rusqlite::Result<u64> {
     connection.query_row(FOUND_REVISION, [], |row| number(row, 0))
 }

@@ -53,16 +53,8 @@ impl Authority {
 
     /// A configuration with a new certificate for this address; all else is shared with `base`.
     pub fn config_for(&self, base: &ServerConfig, ip: IpAddr) -> Result<Arc<ServerConfig>, ServeError> {
-        let mut params = CertificateParams::new(vec!["localhost".to_owned()])?;
-        params.subject_alt_names.push(SanType::IpAddress(ip));
-        params
-            .distinguished_name
-            .push(DnType::CommonName, format!("Poolwright emulator, {ip}"));
-        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
-        // Each start makes a new one.
-        set_validity(&mut params, 397);
         let key = KeyPair::generate()?;
-        let certificate = params.signed_by(&key, &self.issuer)?;
+        let certificate = server_params(ip)?.signed_by(&key, &self.issuer)?;
         let key = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(key.serialize_der()));
         let certified = certified(vec![certificate.der().clone()], key)?;
         let mut config = base.clone();
@@ -76,6 +68,18 @@ fn certified(
     key: PrivateKeyDer<'static>,
 ) -> Result<CertifiedKey, ServeError> {
     Ok(CertifiedKey::from_der(chain, key, &ring::default_provider())?)
+}
+
+/// Each start makes a new certificate.
+fn server_params(ip: IpAddr) -> Result<CertificateParams, rcgen::Error> {
+    let mut params = CertificateParams::new(vec!["localhost".to_owned()])?;
+    params.subject_alt_names.push(SanType::IpAddress(ip));
+    params
+        .distinguished_name
+        .push(DnType::CommonName, format!("Poolwright emulator, {ip}"));
+    params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+    set_validity(&mut params, 397);
+    Ok(params)
 }
 
 /// The same name every time, so that an authority that was kept signs under it.
@@ -125,5 +129,21 @@ struct NoCertificate;
 impl ResolvesServerCert for NoCertificate {
     fn resolve(&self, _hello: rustls::server::ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
         None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Fault 88: clients refuse a server's certificate that is valid for more than 398 days.
+    #[test]
+    fn a_server_of_the_emulator_has_a_certificate_for_398_days_and_the_authority_for_ten_years() {
+        let server = server_params(IpAddr::from([127, 0, 0, 1])).unwrap();
+        let authority = params().unwrap();
+        for (params, most) in [(server, 398), (authority, 3652)] {
+            let days = (params.not_after - params.not_before).whole_days();
+            assert!((most - 2..=most).contains(&days), "{days}");
+        }
     }
 }
