@@ -139,9 +139,17 @@ pub async fn resume(args: ResumeArgs, output: Output) -> Outcome {
 async fn check_operations(
     api: &Api,
     what: &Paused,
+    discards: bool,
     detach: ConfirmDetachArgs,
-    (action, ask): (&str, Ask),
 ) -> Result<(), Failure> {
+    let (action, ask) = match what {
+        Paused::Damaged(document) if discards => (format!("discard {document}"), Ask::Always),
+        // The steps of an operation that can't be read are unknown.
+        Paused::Damaged(document) if document.starts_with("operation/") || document.starts_with("plan/") => {
+            (format!("resume {what}"), Ask::Always)
+        }
+        _ => (format!("resume {what}"), Ask::IfDetached),
+    };
     let pauses: Vec<Pause> = api.get(&["pauses"]).await?;
     let open: Vec<Operation> = api.get_where(&["operations"], &[("unfinished", "true")]).await?;
     // There is none if a damaged document pauses nothing.
@@ -158,7 +166,7 @@ async fn check_operations(
     let detached = held
         .map(Detached::by_going_on)
         .fold(Detached::default(), Detached::and);
-    detach.check(api, &detached, action, ask).await
+    detach.check(api, &detached, &action, ask).await
 }
 
 /// Shows all that is paused then.
@@ -173,26 +181,9 @@ async fn switch(
         Paused::Schedule(id) => schedule::check_switch(api, id, verb == "pause", detach).await,
         // No other pause detaches GPUs.
         _ if verb == "pause" => Ok(verb),
-        Paused::Damaged(document) if body["discard"] == true => {
-            let action = format!("discard {document}");
-            check_operations(api, what, detach, (&action, Ask::Always))
-                .await
-                .map(|()| verb)
-        }
         _ => {
-            let action = format!("resume {what}");
-            // The steps of an operation that can't be read are unknown.
-            let ask = match what {
-                Paused::Damaged(document)
-                    if document.starts_with("operation/") || document.starts_with("plan/") =>
-                {
-                    Ask::Always
-                }
-                _ => Ask::IfDetached,
-            };
-            check_operations(api, what, detach, (&action, ask))
-                .await
-                .map(|()| verb)
+            let discards = body["discard"] == true;
+            check_operations(api, what, discards, detach).await.map(|()| verb)
         }
     };
     let asked = match confirmed {

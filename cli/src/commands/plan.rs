@@ -189,7 +189,7 @@ pub async fn apply(args: ApplyArgs, output: Output) -> Outcome {
     if let Some(file) = &args.declared {
         if !args.serve && args.change.begins() {
             let message = "a file of demands and schedules begins no operation: it takes no --key, --deadline or --no-wait";
-            return Err(Failure::usage(message).with_hint("serve at once what is wanted then: --serve"));
+            return Err(Failure::usage(message).with_hint("with --serve the file begins one"));
         }
         let api = Api::new(&args.manager)?;
         let declared = declare::run(&api, file, args.change.is_dry_run(), args.detach).await?;

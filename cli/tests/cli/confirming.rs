@@ -2,12 +2,19 @@
 
 use crate::support::{Manager, Rack, slow_rack};
 use serde_json::Value;
+use tempfile::TempDir;
+
+/// A manager of the small rack, and its folder.
+async fn small() -> (TempDir, Manager) {
+    let folder = tempfile::tempdir().unwrap();
+    let manager = Manager::start(folder.path(), &["--rack", "small"]).await;
+    (folder, manager)
+}
 
 /// Fault 79: a plan detaches GPUs.
 #[tokio::test]
 async fn a_plan_that_detaches_gpus_is_shown_confirmed_and_limited() {
-    let folder = tempfile::tempdir().unwrap();
-    let manager = Manager::start(folder.path(), &["--rack", "small"]).await;
+    let (folder, manager) = small().await;
     let file = folder.path().join("plan.json");
     let file = file.to_str().unwrap();
     for line in ["compose --gpus 2 --name chat", "compose --gpus 4 --name web"] {
@@ -69,8 +76,7 @@ async fn a_plan_that_detaches_gpus_is_shown_confirmed_and_limited() {
 /// Fault 79: a release detaches GPUs.
 #[tokio::test]
 async fn a_release_shows_what_it_detaches_and_is_limited() {
-    let folder = tempfile::tempdir().unwrap();
-    let manager = Manager::start(folder.path(), &["--rack", "small"]).await;
+    let (_folder, manager) = small().await;
     manager
         .run("compose --gpus 3 --name chat")
         .await
@@ -101,8 +107,7 @@ async fn a_release_shows_what_it_detaches_and_is_limited() {
 /// Fault 79: on a terminal, where the user is asked. The answer is valid for the GPUs that were shown.
 #[tokio::test]
 async fn a_question_on_a_terminal_is_answered_and_covers_what_it_showed() {
-    let folder = tempfile::tempdir().unwrap();
-    let manager = Manager::start(folder.path(), &["--rack", "small"]).await;
+    let (folder, manager) = small().await;
     manager
         .run("compose --gpus 2 --name chat")
         .await
@@ -138,8 +143,7 @@ async fn a_question_on_a_terminal_is_answered_and_covers_what_it_showed() {
 /// Fault 79: a job that preempts others, by a command and by a file.
 #[tokio::test]
 async fn a_job_that_may_preempt_others_is_confirmed() {
-    let folder = tempfile::tempdir().unwrap();
-    let manager = Manager::start(folder.path(), &["--rack", "small"]).await;
+    let (folder, manager) = small().await;
     manager
         .run("demand add low --gpus 2 --queue --may-stop")
         .await
@@ -216,8 +220,7 @@ fn operation(change: &Value) -> &str {
 /// Fault 80: each command that takes a key is repeated with it.
 #[tokio::test]
 async fn every_change_replays_its_result_for_its_key() {
-    let folder = tempfile::tempdir().unwrap();
-    let manager = Manager::start(folder.path(), &["--rack", "small"]).await;
+    let (folder, manager) = small().await;
     let twice = async |line: &str| {
         let first = manager.run(line).await.expect(0, &[]).json();
         let again = manager

@@ -33,7 +33,7 @@ impl Manager {
 /// A command on a terminal.
 pub struct Terminal {
     child: Child,
-    /// What it has shown so far.
+    /// Its output so far.
     pub shown: String,
 }
 

@@ -154,6 +154,21 @@ async fn a_session_of_a_deleted_account_is_not_valid_for_a_new_account_of_its_na
     assert!(!manager.is_admitted(&opened.token).await);
 }
 
+/// Fault 82: idempotency keys are stored under the account's name.
+#[tokio::test]
+async fn the_keys_of_a_deleted_account_are_not_those_of_a_new_account_of_its_name() {
+    let manager = Manager::first().await;
+    manager.add_kim(Role::Operator).await;
+    let none = Value::Null;
+    for key in ["kim/one", "kimberly/one"] {
+        manager.put("idempotency-key", key, &none).await;
+    }
+    manager.accounts.remove("kim", None).await.unwrap();
+    let kept = manager.store.list("idempotency-key").await.unwrap();
+    let kept: Vec<&str> = kept.iter().map(|key| key.id.as_str()).collect();
+    assert_eq!(kept, ["kimberly/one"]);
+}
+
 /// Fault 82: each change that ends what was given to an account.
 #[tokio::test]
 async fn a_change_of_password_role_scope_or_state_ends_sessions() {

@@ -91,7 +91,7 @@ impl Rotten {
         assert!(self.is_ready().await);
     }
 
-    /// Discards it. Returns what is paused then.
+    /// Discards it. Returns the pauses after that.
     async fn discard(&self, kind: &str, id: &str) -> Vec<Paused> {
         let (composer, name) = (self.pool.composer(), format!("{kind}/{id}"));
         let refused = composer.resume(&damaged(kind, id), ME).await.unwrap_err();
@@ -293,28 +293,55 @@ async fn an_operation_with_a_damaged_document_is_left_alone_until_it_is_resolved
     assert_eq!(rotten.documents_checked().await.result, CheckResult::Ok);
 }
 
-/// Fault 100: one bit of it. The operation goes on.
+/// Fault 100: one bit of it, or of its journal. The operation goes on.
 #[tokio::test(start_paused = true)]
-async fn an_operation_whose_document_is_repaired_goes_on() {
-    let (mut rotten, change, id) = killed_while_composing().await;
-    rotten.flip_one("operation", id.as_str());
-    rotten.pool.open().await;
-    rotten.repair("operation", id.as_str()).await;
-    rotten.pool.done(&change).await;
-    rotten.pool.released("chat").await;
+async fn an_operation_goes_on_once_its_document_or_journal_is_repaired() {
+    for kind in ["operation", "journal"] {
+        let (mut rotten, change, id) = killed_while_composing().await;
+        rotten.flip_one(kind, id.as_str());
+        assert_eq!(rotten.store.verify().await.unwrap().len(), 1);
+        rotten.pool.open().await;
+        assert_eq!(rotten.is_ready().await, kind == "operation");
+        rotten.repair(kind, id.as_str()).await;
+        rotten.pool.done(&change).await;
+        rotten.pool.released("chat").await;
+    }
 }
 
-/// Fault 100: one bit of its journal.
+/// Fault 99: a setting, and a document whose kind is damaged. Changes wait until what they protected is set again.
 #[tokio::test(start_paused = true)]
-async fn an_operation_whose_journal_is_repaired_goes_on() {
-    let (mut rotten, change, id) = killed_while_composing().await;
-    rotten.flip_one("journal", id.as_str());
-    assert_eq!(rotten.store.verify().await.unwrap().len(), 1);
-    rotten.pool.open().await;
-    assert!(!rotten.is_ready().await);
-    rotten.repair("journal", id.as_str()).await;
-    rotten.pool.done(&change).await;
-    rotten.pool.released("chat").await;
+async fn a_discarded_setting_pauses_every_change() {
+    let mut rotten = Rotten::new().await;
+    rotten.pool.composed(gpus("chat", "a100-pcie-80gb", 1)).await;
+    let held = rotten.composition().await;
+    let composition = rotten.store.get("composition", held.id.as_str()).await.unwrap();
+    let mut batch = Batch::new();
+    batch.put_json("quarantinf", "gpu-9", composition.unwrap().json);
+    rotten.store.commit(batch).await.unwrap();
+    for (kind, id, automation) in [("demand", "chat", false), ("quarantinf", "gpu-9", true)] {
+        rotten.flip_two(kind, id);
+        rotten.pool.restart().await;
+        let paused = rotten.discard(kind, id).await;
+        assert!(paused.contains(&Paused::All), "{kind}: {paused:?}");
+        assert_eq!(paused.contains(&Paused::Automation), automation, "{kind}");
+        rotten.pool.composer().resume(&Paused::All, ME).await.unwrap();
+    }
+}
+
+/// Fault 98: a document without which the pool can't be read. Doctor names it all the same.
+#[tokio::test(start_paused = true)]
+async fn doctor_goes_on_although_a_document_is_damaged_that_it_needs() {
+    let mut rotten = Rotten::new().await;
+    rotten.pool.composed(gpus("chat", "a100-pcie-80gb", 1)).await;
+    rotten.flip_two("ids", "pool");
+    rotten.pool.restart().await;
+    let check = rotten.documents_checked().await;
+    assert_eq!(check.result, CheckResult::Problem);
+    assert!(
+        check.message.contains("damaged document ids/pool"),
+        "{}",
+        check.message
+    );
 }
 
 /// Fault 100: its name.

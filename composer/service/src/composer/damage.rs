@@ -245,7 +245,7 @@ impl Composer {
         Ok(())
     }
 
-    /// What was discarded is restored before anything rests on its absence: the GPUs of a composition are adopted before its
+    /// Nothing rests on the absence of a discarded document before an operator has replaced it: the GPUs of a composition are adopted before its
     /// demand gets others; a quarantine is set again before its GPU is used.
     async fn pause_after_discard(&self, discarded: &Damaged, batch: &mut Batch) -> Result<(), ServiceError> {
         let adopt = (
@@ -462,7 +462,7 @@ fn recovery_by_discarding(damaged: &Damaged) -> String {
 const ADOPT: &str = "compare with the hardware (poolwright diff), adopt foreign GPUs (poolwright endpoint adopt NAME --yes), \
                      then: poolwright resume --automation";
 
-/// What is due before changes go on.
+/// The next step before changes go on.
 enum AfterDiscard {
     /// It is written again by itself, or no change of hardware rests on it.
     Nothing,
