@@ -333,15 +333,13 @@ async fn a_discarded_setting_pauses_every_change() {
 async fn doctor_goes_on_although_a_document_is_damaged_that_it_needs() {
     let mut rotten = Rotten::new().await;
     rotten.pool.composed(gpus("chat", "a100-pcie-80gb", 1)).await;
-    rotten.flip_two("ids", "pool");
+    let shown = rotten.store.list("shown").await.unwrap().remove(0).id;
+    rotten.flip_two("shown", &shown);
     rotten.pool.restart().await;
     let check = rotten.documents_checked().await;
     assert_eq!(check.result, CheckResult::Problem);
-    assert!(
-        check.message.contains("damaged document ids/pool"),
-        "{}",
-        check.message
-    );
+    let named = format!("damaged document shown/{shown}");
+    assert!(check.message.contains(&named), "{}", check.message);
 }
 
 /// Fault 100: its name.
