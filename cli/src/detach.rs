@@ -187,7 +187,7 @@ fn listed(parts: impl ExactSizeIterator<Item = String>) -> String {
 }
 
 /// The hosts whose agents check the use of GPUs; `None` if the agents could not be listed.
-pub async fn hosts_with_agents(api: &Api) -> Option<BTreeSet<HostId>> {
+async fn hosts_with_agents(api: &Api) -> Option<BTreeSet<HostId>> {
     match api.get::<Vec<Agent>>(&["agents"]).await {
         Ok(agents) => {
             let speaking = agents.into_iter().filter(Agent::speaks);

@@ -9,12 +9,10 @@ use crate::follow::{WaitArgs, conclude, follow, interrupts, some_time};
 use crate::output::{Output, say};
 use crate::paused;
 use crate::tables;
-use poolwright_model::id::HostId;
-use poolwright_model::step::{Step, Verb};
+use poolwright_model::step::Step;
 use poolwright_planner::{Plan, explain};
-use poolwright_service::{Change, How, Operation};
+use poolwright_service::{Change, How, Operation, SkippedStep};
 use serde::Serialize;
-use std::collections::BTreeSet;
 use std::time::Duration;
 
 /// How a change is made.
@@ -314,11 +312,7 @@ impl ChangeArgs {
             }
         }
         let Some(started) = &change.operation else {
-            let agents = match self.dry_run {
-                true => detach::hosts_with_agents(api).await,
-                false => None,
-            };
-            show(&change, done, agents.as_ref(), output)?;
+            show(&change, done, output)?;
             say(match (self.dry_run, change.replayed, done) {
                 (true, ..) => "this was a dry run: nothing was done",
                 (false, true, _) => "asked for before under this key, and there was nothing to do",
@@ -336,7 +330,7 @@ impl ChangeArgs {
             (true, true) => format!("already done by operation {}", started.id),
         });
         if !self.wait.waits() {
-            show(&change, done, None, output)?;
+            show(&change, done, output)?;
             say(&format!("wait for it: poolwright ops wait {}", started.id));
             return Ok(ExitCode::Ok);
         }
@@ -347,7 +341,7 @@ impl ChangeArgs {
         };
         let code = conclude(&ended);
         change.operation = Some(ended);
-        show(&change, done, None, output)?;
+        show(&change, done, output)?;
         Ok(code)
     }
 }
@@ -369,14 +363,10 @@ fn interrupted(key: Option<&str>) -> Failure {
 
 const STEPS_SHOWN: usize = 50;
 
-/// `agents` are the hosts with an agent. Only a dry run has them.
-fn show(
-    change: &Change,
-    done: Option<&str>,
-    agents: Option<&BTreeSet<HostId>>,
-    output: Output,
-) -> Result<(), Failure> {
-    output.show_as(change, &tables::plan_steps(&change.plan), |_| {
+fn show(change: &Change, done: Option<&str>, output: Output) -> Result<(), Failure> {
+    // What an operation skipped is in its own steps.
+    let skipped = change.operation.is_none().then_some(change.skipped.as_slice());
+    output.show_as(change, &tables::plan_steps(&change.plan, skipped), |_| {
         // What was planned reads as if it were so. Of an operation that failed that is not said.
         let failed = change.operation.as_ref().filter(|operation| has_failed(operation));
         if let Some(operation) = failed {
@@ -395,7 +385,7 @@ fn show(
         let steps = &change.plan.steps;
         // What would be done, where it can be taken in at a glance; `-o csv` has the steps of any plan.
         if change.operation.is_none() && steps.len() <= STEPS_SHOWN {
-            let line = |step: &Step| format!("  {}. {step}{}", step.index + 1, skipped(step, agents));
+            let line = |step: &Step| format!("  {}. {step}{}", step.index + 1, note_of(step, &change.skipped));
             lines.extend(steps.iter().map(line));
         }
         lines.extend(
@@ -408,16 +398,11 @@ fn show(
     })
 }
 
-/// The note of a step that is skipped, because only an agent can carry it out.
-fn skipped(step: &Step, agents: Option<&BTreeSet<HostId>>) -> String {
-    let host = &step.target.host;
-    match (step.verb, agents) {
-        (Verb::Drain, Some(agents)) if !agents.contains(host) => {
-            format!(" (skipped: no agent on {host}, use not checked)")
-        }
-        (Verb::Ready, Some(agents)) if !agents.contains(host) => format!(" (skipped: no agent on {host})"),
-        _ => String::new(),
-    }
+fn note_of(step: &Step, skipped: &[SkippedStep]) -> String {
+    let found = skipped.iter().find(|skipped| skipped.index == step.index);
+    found
+        .map(|found| format!(" (skipped: {})", found.reason))
+        .unwrap_or_default()
 }
 
 /// It is settled, and what it was to do is not so, or not known to be.

@@ -143,7 +143,7 @@ pub async fn plan(args: PlanArgs, output: Output) -> Outcome {
             file.display()
         ));
     }
-    output.show_as(&plan, &plan_steps(&plan), |_| {
+    output.show_as(&plan, &plan_steps(&plan, None), |_| {
         let mut lines = explain(&plan);
         lines.push(plan.summary().to_string());
         if let [unplaced, ..] = plan.unplaced.as_slice() {

@@ -13,7 +13,9 @@ use poolwright_service::limits::Limits;
 use poolwright_service::occurrence::Fate;
 use poolwright_service::runner::ScheduleRun;
 use poolwright_service::schedule::Schedule;
-use poolwright_service::{Check, CheckResult, Drift, DueOpening, LimitsStatus, Pause, ScheduleStatus};
+use poolwright_service::{
+    Check, CheckResult, Drift, DueOpening, LimitsStatus, Pause, ScheduleStatus, SkippedStep,
+};
 
 pub fn compositions(compositions: &[Composition]) -> Table {
     let mut table = Table::new([
@@ -43,9 +45,9 @@ pub fn compositions(compositions: &[Composition]) -> Table {
     table
 }
 
-/// The steps of a plan.
-pub fn plan_steps(plan: &Plan) -> Table {
-    let mut table = Table::new([
+/// The steps of a plan, and which of them will be skipped, as far as that is known.
+pub fn plan_steps(plan: &Plan, skipped: Option<&[SkippedStep]>) -> Table {
+    let columns = [
         "STEP",
         "AFTER",
         "VERB",
@@ -53,9 +55,14 @@ pub fn plan_steps(plan: &Plan) -> Table {
         "HOST",
         "HOST PORT",
         "COMPOSITION",
-    ]);
+    ];
+    let mut table = Table::new(columns.into_iter().chain(skipped.map(|_| "SKIPPED")));
     for step in &plan.steps {
-        table.row([
+        let reason = skipped.map(|skipped| {
+            let of_it = skipped.iter().find(|skipped| skipped.index == step.index);
+            Cell::maybe(of_it.map(|skipped| &skipped.reason))
+        });
+        let cells = [
             Cell::text(step.index),
             Cell::list(&step.after),
             Cell::text(step.verb),
@@ -63,7 +70,8 @@ pub fn plan_steps(plan: &Plan) -> Table {
             Cell::text(&step.target.host),
             Cell::text(&step.target.host_port),
             Cell::maybe(step.composition.as_ref()),
-        ]);
+        ];
+        table.row(cells.into_iter().chain(reason));
     }
     table
 }

@@ -13,7 +13,7 @@ name = "slow"
 style = "zones"
 
 [latency]
-bind = "1500ms"
+bind = "4s"
 unbind = "200ms"
 enumeration = "100ms"
 reset = "200ms"

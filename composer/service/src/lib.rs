@@ -80,9 +80,9 @@ pub use composer::{
     Happened, Happening, HeldAhead, How, Kinds, LETTERBOXES, LastLook, LimitsStatus, LoggedEvent, Lost,
     MOST_AHEAD_H, MOST_HOURS, MOST_OPENINGS, MOST_PARTS, Moment, MovedMost, NO_FORECAST_YET, Observed,
     OperationAlarm, Options, Part, PinChange, Place, ProblemAhead, Queue, QueuedJob, RESERVED, Release,
-    Reservation, Resolution, Rotated, RunningJob, ScheduleStatus, Seen, Silent, Status, TenantForecast,
-    TestEvent, Thing, Turn, UnservedAhead, What, Why, Wish, Wished, most_slots, openings_of, pool_kinds,
-    schedule_of,
+    Reservation, Resolution, Rotated, RunningJob, ScheduleStatus, Seen, Silent, SkippedStep, Status,
+    TenantForecast, TestEvent, Thing, Turn, UnservedAhead, What, Why, Wish, Wished, most_slots, openings_of,
+    pool_kinds, schedule_of,
 };
 pub use course::Course;
 pub use drift::{Drift, DriftKind};

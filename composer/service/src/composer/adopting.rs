@@ -2,8 +2,8 @@
 //! What others have bound there is then taken over, by an operation that reads back and sends nothing.
 
 use super::Composer;
-use super::planning::{Change, How, Wanted, endpoints_of};
-use super::requests::Request;
+use super::planning::{How, Wanted, endpoints_of};
+use super::requests::{Change, Request};
 use crate::endpoint::{Endpoint, Standing};
 use crate::error::{ErrorCode, ServiceError};
 use poolwright_executor::OperationKind;
@@ -46,7 +46,7 @@ impl Composer {
         let basis = self.basis(Wanted::Named).await?;
         let Adoption { plan, left } = adopt(id, &self.input(&basis));
         if how.dry_run {
-            let change = Change::none(plan);
+            let change = self.would_do(plan);
             return Ok(Adopting { change, left });
         }
         // A mark is a change, too.

@@ -4,8 +4,8 @@
 
 use super::Composer;
 use super::keeping::there_is_one_already;
-use super::planning::{Change, How, Wanted};
-use super::requests::Request;
+use super::planning::{How, Wanted};
+use super::requests::{Change, Request};
 use super::wanting::refuse_queue;
 use crate::demand::{DemandRecord, DemandSpec, Pending};
 use crate::error::{ErrorCode, ServiceError};
@@ -124,7 +124,7 @@ impl Composer {
         if how.dry_run {
             return Ok(Change {
                 advice,
-                ..Change::none(plan)
+                ..self.would_do(plan)
             });
         }
         let mut with = Batch::new();
@@ -240,7 +240,7 @@ impl Composer {
             if how.dry_run {
                 return Ok(Change {
                     advice,
-                    ..Change::none(plan)
+                    ..self.would_do(plan)
                 });
             }
             self.delete_record(&mut with, record, &kept.ids()).await?;
@@ -260,7 +260,7 @@ impl Composer {
         if how.dry_run {
             return Ok(Change {
                 given_up,
-                ..Change::none(plan)
+                ..self.would_do(plan)
             });
         }
         let done = if plan.steps.is_empty() {

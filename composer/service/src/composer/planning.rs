@@ -60,35 +60,6 @@ pub struct Seen {
     pub(super) revision: u64,
 }
 
-/// What would be changed, and the operation that changes it; no operation for a dry run, and none where
-/// nothing is to be changed.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Change {
-    pub plan: Plan,
-    pub operation: Option<Operation>,
-    /// It was asked for before under the same key: this is what came of it then.
-    #[serde(default)]
-    pub replayed: bool,
-    /// GPUs that are gone, and on which the claim ended without anything being asked of the hardware.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub given_up: Vec<GpuId>,
-    /// What to know when the job is started on what it was given, and what its size was corrected by.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub advice: Vec<String>,
-}
-
-impl Change {
-    pub(super) fn none(plan: Plan) -> Self {
-        Self {
-            plan,
-            operation: None,
-            replayed: false,
-            given_up: Vec::new(),
-            advice: Vec::new(),
-        }
-    }
-}
-
 /// What a plan is made for.
 #[derive(Clone, Copy)]
 pub(super) enum Wanted<'a> {

@@ -5,20 +5,63 @@
 
 use super::Composer;
 use super::following::Tell;
-use super::planning::{Change, How, Seen};
+use super::planning::{How, Seen};
 use crate::error::{ErrorCode, ServiceError};
 use jiff::{SignedDuration, Timestamp};
 use poolwright_executor::{
-    CompositionRecord, Key, KeyAnswer, KeyRecord, Operation, OperationKind, PlanRecord, Submission,
+    CompositionRecord, Drivers, Key, KeyAnswer, KeyRecord, Operation, OperationKind, PlanRecord, Submission,
 };
-use poolwright_model::id::{CompositionId, OperationId};
+use poolwright_model::id::{CompositionId, GpuId, OperationId};
+use poolwright_model::step::Verb;
 use poolwright_planner::Plan;
 use poolwright_store::{Batch, Stored, read};
-use serde::Serialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
 /// Longer than anything that makes keys makes them.
 const LONGEST_KEY: usize = 255;
+
+/// What would be changed, and the operation that changes it; no operation for a dry run, and none where
+/// nothing is to be changed.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Change {
+    pub plan: Plan,
+    pub operation: Option<Operation>,
+    /// It was asked for before under the same key: this is what came of it then.
+    #[serde(default)]
+    pub replayed: bool,
+    /// GPUs that are gone, and on which the claim ended without anything being asked of the hardware.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub given_up: Vec<GpuId>,
+    /// What to know when the job is started on what it was given, and what its size was corrected by.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub advice: Vec<String>,
+    /// Of a dry run: the steps of the plan that will be skipped.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub skipped: Vec<SkippedStep>,
+}
+
+/// A step that only the host can carry out, and nothing that speaks for the host can be asked to.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct SkippedStep {
+    /// The step's `index` in the plan.
+    pub index: u32,
+    pub reason: String,
+}
+
+impl Change {
+    pub(super) fn none(plan: Plan) -> Self {
+        Self {
+            plan,
+            operation: None,
+            replayed: false,
+            given_up: Vec::new(),
+            advice: Vec::new(),
+            skipped: Vec::new(),
+        }
+    }
+}
 
 /// Who asks for which kind of change, and how.
 pub(super) struct Request<'a> {
@@ -258,13 +301,36 @@ impl Composer {
     /// Begins the operation, unless only its plan is wanted or nothing is to be done.
     pub(super) async fn begin(&self, request: Request<'_>, plan: Plan) -> Result<Change, ServiceError> {
         if request.how.dry_run {
-            return Ok(Change::none(plan));
+            return Ok(self.would_do(plan));
         }
         if plan.steps.is_empty() {
             return self.nothing_to_do(request, plan, Batch::new()).await;
         }
         let operation = self.new_operation();
         self.submit(request, operation, plan, Batch::new()).await
+    }
+
+    /// The answer to a dry run.
+    pub(super) fn would_do(&self, plan: Plan) -> Change {
+        let at_host = plan
+            .steps
+            .iter()
+            .filter(|step| matches!(step.verb, Verb::Drain | Verb::Ready));
+        let skipped = at_host.filter(|step| self.connections.drains_at(&step.target.host).is_none());
+        let skipped = skipped.map(|step| {
+            let unchecked = match step.verb {
+                Verb::Drain => ", use not checked",
+                _ => "",
+            };
+            SkippedStep {
+                index: step.index,
+                reason: format!("no agent on {}{unchecked}", step.target.host),
+            }
+        });
+        Change {
+            skipped: skipped.collect(),
+            ..Change::none(plan)
+        }
     }
 
     /// Commits what is different although no operation is needed for it, and keeps that under the key.

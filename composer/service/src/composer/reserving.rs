@@ -5,8 +5,8 @@
 //! it. What is over by the clock binds nobody, and is forgotten with the next change.
 
 use super::Composer;
-use super::planning::{Change, How, Wanted};
-use super::requests::Request;
+use super::planning::{How, Wanted};
+use super::requests::{Change, Request};
 use crate::accounts::AccountVersion;
 use crate::demand::DemandSpec;
 use crate::error::{ErrorCode, ServiceError};

@@ -4,8 +4,8 @@
 use super::Composer;
 use super::changing::may_be_withdrawn;
 use super::keeping::{DemandOf, there_is_one_already};
-use super::planning::{Change, How, Wanted, endpoints_of};
-use super::requests::Request;
+use super::planning::{How, Wanted, endpoints_of};
+use super::requests::{Change, Request};
 use crate::demand::{DemandRecord, Pending};
 use crate::error::{ErrorCode, ServiceError};
 use crate::schedule::Schedule;
@@ -54,7 +54,7 @@ impl Composer {
         let comes_back = self.undo_demand(id, &operation, &mut with).await?;
         self.are_wanted(id, &done.releases, comes_back.as_ref()).await?;
         if how.dry_run {
-            return Ok(Change::none(plan));
+            return Ok(self.would_do(plan));
         }
         self.submit(request, operation, plan, with).await
     }
