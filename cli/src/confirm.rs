@@ -13,20 +13,14 @@ pub struct ConfirmArgs {
 }
 
 impl ConfirmArgs {
-    /// That somebody can be asked, or need not be: before a manager is asked for anything.
-    pub fn can_be_asked(self, what: &str) -> Result<(), Failure> {
-        if self.yes || (io::stdin().is_terminal() && io::stderr().is_terminal()) {
-            return Ok(());
-        }
-        Err(Failure::usage(format!("refusing to {what}: not a terminal"))
-            .with_hint("pass --yes if that is what you want"))
-    }
-
     /// Whether to go on with `what`, such as "release web".
     pub fn confirm(self, what: &str) -> Result<(), Failure> {
-        self.can_be_asked(what)?;
         if self.yes {
             return Ok(());
+        }
+        if !(io::stdin().is_terminal() && io::stderr().is_terminal()) {
+            return Err(Failure::usage(format!("refusing to {what}: not a terminal"))
+                .with_hint("pass --yes if that is what you want"));
         }
         let mut err = io::stderr();
         let _ = write!(err, "{what}? [y/N] ").and_then(|()| err.flush());

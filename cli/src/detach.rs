@@ -8,7 +8,7 @@ use crate::failure::Failure;
 use crate::output::human::counted;
 use crate::output::say;
 use poolwright_executor::{Operation, StepRecord, StepState};
-use poolwright_model::id::{CompositionId, DemandId, HostId};
+use poolwright_model::id::{CompositionId, DemandId, HostId, UnitId};
 use poolwright_model::step::Verb;
 use poolwright_planner::{Composition, Plan};
 use poolwright_service::agent::Agent;
@@ -63,6 +63,22 @@ impl Detached {
         detached
     }
 
+    /// The GPUs that these demands hold now, without those of compositions that an operation has in hand.
+    pub async fn by_demands(
+        api: &Api,
+        demands: &BTreeSet<DemandId>,
+        in_hand: &BTreeSet<CompositionId>,
+    ) -> Result<Self, Failure> {
+        if demands.is_empty() {
+            return Ok(Self::default());
+        }
+        let compositions: Vec<Composition> = api.get(&["compositions"]).await?;
+        let of_them = |c: &&Composition| {
+            c.demand.as_ref().is_some_and(|id| demands.contains(id)) && !in_hand.contains(&c.id)
+        };
+        Ok(Self::of(compositions.iter().filter(of_them)))
+    }
+
     /// The GPUs that an operation has bound or is binding: its undo unbinds them.
     pub fn by_cancelling(operation: &Operation) -> Self {
         let mut detached = Self::default();
@@ -101,6 +117,26 @@ impl Detached {
             _ => false,
         });
         for record in to_unbind {
+            detached.add_step(operation, record);
+        }
+        detached
+    }
+
+    /// The GPUs of an operation; `open`: only those of steps whose outcome is unknown.
+    pub fn in_doubt(operation: &Operation, open: bool) -> Self {
+        let is_open = |record: &&StepRecord| {
+            matches!(
+                record.state,
+                StepState::Running | StepState::Indeterminate | StepState::Undoing | StepState::Stuck
+            )
+        };
+        let steps = operation.steps.iter();
+        let steps = steps.filter(|record| !open || is_open(record));
+        // A unit has several steps.
+        let units: BTreeMap<&UnitId, &StepRecord> =
+            steps.map(|record| (&record.step.target.unit, record)).collect();
+        let mut detached = Self::default();
+        for record in units.into_values() {
             detached.add_step(operation, record);
         }
         detached
@@ -200,16 +236,6 @@ async fn hosts_with_agents(api: &Api) -> Option<BTreeSet<HostId>> {
     }
 }
 
-/// The GPUs that these demands hold now.
-async fn held_by(api: &Api, demands: &BTreeSet<DemandId>) -> Result<Detached, Failure> {
-    if demands.is_empty() {
-        return Ok(Detached::default());
-    }
-    let compositions: Vec<Composition> = api.get(&["compositions"]).await?;
-    let of_them = |c: &&Composition| c.demand.as_ref().is_some_and(|id| demands.contains(id));
-    Ok(Detached::of(compositions.iter().filter(of_them)))
-}
-
 /// Shows on stderr which GPUs are detached.
 pub async fn tell(api: &Api, detached: &Detached) {
     if detached.count() > 0 {
@@ -250,7 +276,7 @@ impl ConfirmDetachArgs {
         what: &str,
         ask: Ask,
     ) -> Result<(), Failure> {
-        let detached = held_by(api, demands).await?;
+        let detached = Detached::by_demands(api, demands, &BTreeSet::new()).await?;
         self.check(api, &detached, what, ask).await
     }
 }

@@ -149,14 +149,6 @@ impl ChangeArgs {
         self.key.as_deref()
     }
 
-    /// Refuses a change that always needs a confirmation, before the first request, off a terminal and without `--yes`.
-    pub fn can_be_confirmed(&self, guarded: &Guarded<'_>) -> Result<(), Failure> {
-        match (self.dry_run, guarded.ask) {
-            (true, _) | (_, Ask::IfDetached) => Ok(()),
-            (false, Ask::Always) => guarded.detach.confirm.can_be_asked(&guarded.what),
-        }
-    }
-
     /// Asks the manager for a change that detaches GPUs. Without `--yes` it first shows them and asks for confirmation.
     pub async fn make_guarded(
         &self,
@@ -167,7 +159,6 @@ impl ChangeArgs {
         guarded: &Guarded<'_>,
         output: Output,
     ) -> Outcome {
-        self.can_be_confirmed(guarded)?;
         let allowed = allowed.into();
         let most = match self.dry_run || guarded.detach.confirm.yes {
             true => guarded.detach.max_detach,
@@ -327,10 +318,17 @@ impl ChangeArgs {
         say(&match (change.replayed, started.state.has_ended()) {
             (false, _) => format!("operation {} started", started.id),
             (true, false) => format!("operation {} does it already", started.id),
+            (true, true) if has_failed(started) => format!(
+                "operation {} ended under this key; to try again, use another key",
+                started.id
+            ),
             (true, true) => format!("already done by operation {}", started.id),
         });
         if !self.wait.waits() {
             show(&change, done, output)?;
+            if started.state.has_ended() {
+                return Ok(conclude(started));
+            }
             say(&format!("wait for it: poolwright ops wait {}", started.id));
             return Ok(ExitCode::Ok);
         }

@@ -3,7 +3,7 @@
 use super::change::{ChangeArgs, PartialArgs, StaleArgs};
 use super::{Outcome, model_file, plan, queue, schedule, written};
 use crate::api_client::Api;
-use crate::detach::{Ask, ConfirmDetachArgs};
+use crate::detach::{self, Ask, ConfirmDetachArgs, Detached};
 use crate::exit_code::ExitCode;
 use crate::failure::Failure;
 use crate::output::{Cell, Output, Table, column, say};
@@ -57,13 +57,15 @@ pub async fn run(
     for demand in what.demands.iter_mut().chain(of_schedules) {
         model_file::send_along(demand, file)?;
     }
-    if !dry_run {
-        let mut demands = detached_at_once(api, &what).await?;
-        demands.extend(queue::may_preempt(api, &what.demands).await?);
+    let mut demands = detached_at_once(api, &what).await?;
+    demands.extend(queue::may_stop_others(api, &what.demands).await?);
+    let detached = Detached::by_demands(api, &demands, &BTreeSet::new()).await?;
+    if dry_run {
+        detach::tell(api, &detached).await;
+        detach.allow(&detached)?;
+    } else {
         let action = format!("apply {}", file.display());
-        detach
-            .check_demands(api, &demands, &action, Ask::IfDetached)
-            .await?;
+        detach.check(api, &detached, &action, Ask::IfDetached).await?;
     }
     let request = Declare { what: &what, dry_run };
     let declared = api.post(&["declare"], &request).await;
@@ -174,6 +176,9 @@ fn lacks(entry: &DeclaredEntry) -> Vec<String> {
     lacks.collect()
 }
 
+/// Schedules, jobs and other operators may change the pool between a plan and its application.
+const MOST_PLANS: u32 = 4;
+
 /// Serves all that is wanted, by a plan that is made now.
 pub async fn serve(
     api: &Api,
@@ -191,14 +196,31 @@ pub async fn serve(
         say(&format!("{} {what}", entry.id));
         told(entry).iter().for_each(|line| say(line));
     }
-    let made: Plan = api.post(&["plan"], &serde_json::json!({})).await?;
-    let lacks = !made.unplaced.is_empty();
-    let done = plan::carry_out(api, &made, change, allowed, output).await;
+    say("the file is kept; a plan serves it");
+    let (mut left, mut before) = (MOST_PLANS, None);
+    let (lacks, done) = loop {
+        left -= 1;
+        let made: Plan = api.post(&["plan"], &serde_json::json!({})).await?;
+        match plan::carry_out(api, &made, change, allowed, output).await {
+            Err(stale)
+                if stale.code == ExitCode::Stale && left > 0 && before.as_ref() != Some(&stale.message) =>
+            {
+                say(&format!("planned again: {}", stale.message));
+                before = Some(stale.message);
+            }
+            done => break (!made.unplaced.is_empty(), done),
+        }
+    };
     // A repeated try makes another plan, so a key can't stand for it.
     let done = done.map_err(|failure| match failure.code {
         ExitCode::Indeterminate => {
             failure.with_hint("look: poolwright ops list; repeat it: served demands stay as they are")
         }
+        // The file is.
+        _ if failure.hint.as_deref().is_some_and(|hint| hint.starts_with("nothing was changed")) => failure.with_hint(
+            "the file is kept, and this plan was not applied; to serve it later: poolwright plan --out FILE, then poolwright \
+             apply FILE",
+        ),
         _ => failure,
     })?;
     Ok(match (done, lacks) {

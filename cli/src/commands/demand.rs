@@ -92,9 +92,9 @@ pub async fn run(args: DemandArgs, output: Output) -> Outcome {
             let mut spec = args.wanted.spec(args.name)?;
             spec.queue = args.job.spec();
             let api = Api::new(&args.manager)?;
-            let preempted = queue::may_preempt(&api, std::slice::from_ref(&spec)).await?;
+            let preempted = queue::may_stop_others(&api, std::slice::from_ref(&spec)).await?;
             let what = format!(
-                "submit {}, which may preempt the jobs that hold these GPUs",
+                "submit {}, for which the jobs that hold these GPUs may stop",
                 spec.id
             );
             args.detach
@@ -126,7 +126,6 @@ pub async fn run(args: DemandArgs, output: Output) -> Outcome {
         Action::Remove(args) => {
             let api = Api::new(&args.manager)?;
             let what = format!("delete demand {}", args.name);
-            args.detach.confirm.can_be_asked(&what)?;
             let ends = match remove(&api, &args, &what).await {
                 Ok(ends) => ends,
                 Err(failure) => {

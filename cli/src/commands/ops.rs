@@ -8,7 +8,7 @@ use crate::exit_code::ExitCode;
 use crate::failure::Failure;
 use crate::follow::{conclude, duration, follow, interrupts};
 use crate::names;
-use crate::output::Output;
+use crate::output::{Output, human::counted};
 use crate::tables;
 use clap::ValueEnum;
 use poolwright_executor::Operation;
@@ -218,9 +218,6 @@ pub async fn run(args: OpsArgs, output: Output) -> Outcome {
         }
         Action::Cancel(CancelArgs { one, reason, detach }) => {
             let api = Api::new(&one.manager)?;
-            detach
-                .confirm
-                .can_be_asked(&format!("cancel operation {}", one.id))?;
             let id = meant(&api, &one.id).await?;
             let running: Operation = api.get(&["operations", id.as_str()]).await?;
             let detached = Detached::by_cancelling(&running);
@@ -238,15 +235,13 @@ pub async fn run(args: OpsArgs, output: Output) -> Outcome {
             change,
         }) => {
             let api = Api::new(&one.manager)?;
-            let mut guarded = Guarded {
+            let id = meant(&api, &one.id).await?;
+            let guarded = Guarded {
                 detach,
-                what: format!("undo operation {}", one.id),
+                what: format!("undo operation {id}"),
                 ask: Ask::Always,
                 plan: None,
             };
-            change.can_be_confirmed(&guarded)?;
-            let id = meant(&api, &one.id).await?;
-            guarded.what = format!("undo operation {id}");
             let path = ["operations", id.as_str(), "undo"];
             let allowed = (force, stale);
             return change
@@ -260,20 +255,19 @@ pub async fn run(args: OpsArgs, output: Output) -> Outcome {
             detach,
         }) => {
             let api = Api::new(&one.manager)?;
-            if with != With::Retry {
-                let what = format!("end operation {} with things as they are", one.id);
-                detach.confirm.can_be_asked(&what)?;
-            }
             let id = meant(&api, &one.id).await?;
+            let open: Operation = api.get(&["operations", id.as_str()]).await?;
             if with == With::Retry {
-                let open: Operation = api.get(&["operations", id.as_str()]).await?;
                 let what = format!("go on with operation {id}");
                 let detached = Detached::by_going_on(&open);
                 detach.check(&api, &detached, &what, Ask::IfDetached).await?;
             } else {
-                detach
-                    .confirm
-                    .confirm(&format!("end operation {id} with things as they are"))?;
+                let doubtful = Detached::in_doubt(&open, with == With::Accept);
+                detach.allow(&doubtful)?;
+                detach.confirm.confirm(&format!(
+                    "end operation {id} with things as they are, with {} in doubt",
+                    counted(doubtful.count() as usize, "GPU")
+                ))?;
             }
             let path = ["operations", id.as_str(), "resolve"];
             let body = json!({ "resolution": Resolution::from(with), "reason": reason });

@@ -1,6 +1,6 @@
 //! `pause` and `resume`: stopping what changes hardware, and letting it go on.
 
-use super::{Outcome, schedule};
+use super::{Outcome, queue, schedule};
 use crate::api_client::{Api, ManagerArgs};
 use crate::detach::{Ask, ConfirmDetachArgs, Detached};
 use crate::exit_code::ExitCode;
@@ -135,8 +135,9 @@ pub async fn resume(args: ResumeArgs, output: Output) -> Outcome {
     Ok(resumed)
 }
 
-/// Shows and confirms the GPUs that are detached by the operations that this pause holds.
-async fn check_operations(
+/// Shows and confirms the GPUs that are detached once this pause is over: by the operations that it holds, and by the
+/// schedules and jobs that it keeps from beginning one.
+async fn check_resume(
     api: &Api,
     what: &Paused,
     discards: bool,
@@ -163,9 +164,18 @@ async fn check_operations(
         };
         pause.is_some_and(holds)
     });
-    let detached = held
+    let mut detached = held
         .map(Detached::by_going_on)
         .fold(Detached::default(), Detached::and);
+    if pause.is_some() {
+        let mut demands = schedule::detached_when_followed(api).await?;
+        demands.extend(queue::may_stop_for_waiting(api).await?);
+        let steps = open.iter().flat_map(|operation| &operation.steps);
+        let in_hand = steps
+            .filter_map(|record| record.step.composition.clone())
+            .collect();
+        detached = detached.and(Detached::by_demands(api, &demands, &in_hand).await?);
+    }
     detach.check(api, &detached, &action, ask).await
 }
 
@@ -183,7 +193,7 @@ async fn switch(
         _ if verb == "pause" => Ok(verb),
         _ => {
             let discards = body["discard"] == true;
-            check_operations(api, what, discards, detach).await.map(|()| verb)
+            check_resume(api, what, discards, detach).await.map(|()| verb)
         }
     };
     let asked = match confirmed {

@@ -8,12 +8,13 @@ use crate::follow::some_time;
 use crate::output::{Output, human, say};
 use crate::tables;
 use jiff::SignedDuration;
-use poolwright_model::id::DemandId;
+use poolwright_model::id::{DemandId, TenantId};
 use poolwright_service::Queue;
 use poolwright_service::demand::{DemandRecord, DemandSpec};
 use poolwright_service::hooks::HookName;
 use poolwright_service::job::{Job, JobSpec};
 use poolwright_service::spans::Span;
+use poolwright_service::tenant::TenantStatus;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -95,26 +96,85 @@ impl JobArgs {
     }
 }
 
-/// The running jobs that new ones may preempt.
-pub async fn may_preempt(api: &Api, submitted: &[DemandSpec]) -> Result<BTreeSet<DemandId>, Failure> {
-    let preempts = |spec: &&DemandSpec| spec.queue.as_ref().is_some_and(|job| job.preempts);
-    if !submitted.iter().any(|spec| preempts(&spec)) {
+/// The running jobs that may stop for new ones: for those that preempt, and within a tenant's guarantee.
+pub async fn may_stop_others(api: &Api, submitted: &[DemandSpec]) -> Result<BTreeSet<DemandId>, Failure> {
+    if submitted.iter().all(|spec| spec.queue.is_none()) {
         return Ok(BTreeSet::new());
     }
     let kept: Vec<DemandRecord> = api.get(&["demands"]).await?;
-    let runs = |record: &DemandRecord| record.job.as_ref().is_some_and(Job::runs);
     let is_new = |spec: &&DemandSpec| {
         let known = kept.iter().find(|record| record.spec.id == spec.id);
-        known.is_none_or(|record| record.spec != **spec && !runs(record))
+        spec.queue.is_some() && known.is_none_or(|record| record.spec != **spec && !runs(record))
     };
-    let new: Vec<&DemandSpec> = submitted.iter().filter(preempts).filter(is_new).collect();
+    let new: Vec<&DemandSpec> = submitted.iter().filter(is_new).collect();
+    stopped_by(api, &new, &kept).await
+}
+
+async fn stopped_by(
+    api: &Api,
+    new: &[&DemandSpec],
+    kept: &[DemandRecord],
+) -> Result<BTreeSet<DemandId>, Failure> {
+    let mut stopped = preempted_by(new.iter().copied(), kept);
+    let tenants: Vec<TenantStatus> = api.get(&["tenants"]).await?;
+    let claims = tenants
+        .iter()
+        .filter(|status| status.tenant.guaranteed > status.holds);
+    let claims: Vec<&TenantId> = claims.map(|status| &status.tenant.id).collect();
+    for spec in new.iter().filter(|spec| claims.contains(&&spec.tenant)) {
+        stopped.extend(reclaimed_for(&spec.tenant, kept));
+    }
+    Ok(stopped)
+}
+
+/// The running jobs that may stop for waiting ones.
+pub async fn may_stop_for_waiting(api: &Api) -> Result<BTreeSet<DemandId>, Failure> {
+    let kept: Vec<DemandRecord> = api.get(&["demands"]).await?;
+    let waiting = kept
+        .iter()
+        .filter(|record| record.spec.queue.is_some() && !runs(record));
+    let waiting: Vec<&DemandSpec> = waiting.map(|record| &record.spec).collect();
+    stopped_by(api, &waiting, &kept).await
+}
+
+/// The running jobs of others that may stop for the waiting jobs of a tenant, if more is guaranteed to it.
+pub async fn may_be_reclaimed(api: &Api, tenant: &TenantId) -> Result<BTreeSet<DemandId>, Failure> {
+    let kept: Vec<DemandRecord> = api.get(&["demands"]).await?;
+    let mut waiting = kept
+        .iter()
+        .filter(|record| record.spec.queue.is_some() && !runs(record));
+    Ok(match waiting.any(|record| record.spec.tenant == *tenant) {
+        true => reclaimed_for(tenant, &kept).collect(),
+        false => BTreeSet::new(),
+    })
+}
+
+fn reclaimed_for<'a>(tenant: &'a TenantId, kept: &'a [DemandRecord]) -> impl Iterator<Item = DemandId> + 'a {
+    let of_others = kept
+        .iter()
+        .filter(move |record| record.spec.tenant != *tenant && may_stop(record));
+    of_others.map(|record| record.spec.id.clone())
+}
+
+fn may_stop(record: &DemandRecord) -> bool {
+    runs(record) && record.spec.queue.as_ref().is_some_and(JobSpec::makes_way)
+}
+
+fn preempts(spec: &DemandSpec) -> bool {
+    spec.queue.as_ref().is_some_and(|job| job.preempts)
+}
+
+fn runs(record: &DemandRecord) -> bool {
+    record.job.as_ref().is_some_and(Job::runs)
+}
+
+fn preempted_by<'a>(new: impl Iterator<Item = &'a DemandSpec>, kept: &[DemandRecord]) -> BTreeSet<DemandId> {
+    let highest = new.filter(|spec| preempts(spec)).map(|spec| spec.priority).max();
     let is_lower = |record: &&DemandRecord| {
-        let makes_way = record.spec.queue.as_ref().is_some_and(JobSpec::makes_way);
-        let is_below = |spec: &&DemandSpec| record.spec.priority < spec.priority;
-        makes_way && runs(record) && new.iter().any(is_below)
+        may_stop(record) && highest.is_some_and(|highest| record.spec.priority < highest)
     };
     let lower = kept.iter().filter(is_lower);
-    Ok(lower.map(|record| record.spec.id.clone()).collect())
+    lower.map(|record| record.spec.id.clone()).collect()
 }
 
 pub async fn run(args: QueueArgs, output: Output) -> Outcome {

@@ -48,7 +48,6 @@ pub async fn run(args: ReleaseArgs, output: Output) -> Outcome {
         ask: Ask::Always,
         plan: None,
     };
-    args.change.can_be_confirmed(&guarded)?;
     let release = async |what: Release| {
         let (change, force) = (&args.change, args.force.clone());
         change

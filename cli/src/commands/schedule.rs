@@ -294,6 +294,20 @@ pub(super) fn detached_at_once(before: Option<&ScheduleSpec>, after: &ScheduleSp
     suspended.chain(ended.map(|demand| demand.id.clone())).collect()
 }
 
+/// The demands whose GPUs are detached once nothing keeps schedules from being followed: what the open ones suspend, and
+/// what the closed ones wanted.
+pub(super) async fn detached_when_followed(api: &Api) -> Result<BTreeSet<DemandId>, Failure> {
+    let all: Vec<ScheduleStatus> = api.get(&["schedules"]).await?;
+    let followed = all.iter().filter(|status| !status.schedule.spec.paused);
+    let detached = followed.flat_map(|status| -> Vec<DemandId> {
+        match status.open {
+            true => status.schedule.spec.suspends.clone(),
+            false => status.schedule.own_demands().cloned().collect(),
+        }
+    });
+    Ok(detached.collect())
+}
+
 pub async fn run(args: ScheduleArgs, output: Output) -> Outcome {
     match args.action {
         Action::Add(args) => {
@@ -324,7 +338,6 @@ pub async fn run(args: ScheduleArgs, output: Output) -> Outcome {
                 "forget schedule {}, let go of what its demands hold, and bring back what it suspends",
                 one.id
             );
-            detach.confirm.can_be_asked(&what)?;
             let kept: ScheduleStatus = api.get(&["schedules", one.id.as_str()]).await?;
             let own = kept.schedule.own_demands().cloned().collect();
             detach.check_demands(&api, &own, &what, Ask::Always).await?;

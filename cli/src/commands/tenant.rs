@@ -1,9 +1,9 @@
 //! `tenant`: what tenants are promised in the queue.
 
-use super::Outcome;
-use super::removed;
+use super::{Outcome, queue, removed};
 use crate::api_client::{Api, ManagerArgs};
 use crate::confirm::ConfirmArgs;
+use crate::detach::{Ask, ConfirmDetachArgs};
 use crate::exit_code::ExitCode;
 use crate::output::Output;
 use crate::tables;
@@ -32,6 +32,7 @@ enum Action {
 const SET: &str = "\
 Examples:
   poolwright tenant set lab --guaranteed 8 --most 16
+  poolwright tenant set lab --guaranteed 16 --yes --max-detach 8     where that may stop running jobs of others
   poolwright tenant set web --weight 2
 
 What is within a tenant's guarantee goes first, and others beyond theirs get nothing of it while it is wanted. It binds jobs,
@@ -43,6 +44,8 @@ struct SetArgs {
     name: TenantId,
     #[command(flatten)]
     new: NewArgs,
+    #[command(flatten)]
+    detach: ConfirmDetachArgs,
     #[command(flatten)]
     manager: ManagerArgs,
 }
@@ -77,14 +80,30 @@ pub async fn run(args: TenantArgs, output: Output) -> Outcome {
             let tenants: Vec<TenantStatus> = Api::new(&manager)?.get(&["tenants"]).await?;
             output.show(&tenants, &tables::tenants(&tenants))?;
         }
-        Action::Set(SetArgs { name, new, manager }) => {
+        Action::Set(SetArgs {
+            name,
+            new,
+            detach,
+            manager,
+        }) => {
+            let api = Api::new(&manager)?;
+            let tenants: Vec<TenantStatus> = api.get(&["tenants"]).await?;
+            let before = tenants.iter().find(|status| status.tenant.id == name);
+            let before = before.map_or(0, |status| status.tenant.guaranteed);
+            if new.guaranteed.is_some_and(|guaranteed| guaranteed > before) {
+                let demands = queue::may_be_reclaimed(&api, &name).await?;
+                let what = format!("set tenant {name}, whose waiting jobs may stop these then");
+                detach
+                    .check_demands(&api, &demands, &what, Ask::IfDetached)
+                    .await?;
+            }
             let new = NewTenant {
                 guaranteed: new.guaranteed,
                 most: new.most,
                 weight: new.weight,
             };
             let path = ["tenants", name.as_str()];
-            let status: TenantStatus = Api::new(&manager)?.post(&path, &new).await?;
+            let status: TenantStatus = api.post(&path, &new).await?;
             output.show(&status, &tables::tenants(std::slice::from_ref(&status)))?;
         }
         Action::Remove(RemoveArgs {

@@ -266,18 +266,18 @@ async fn a_manager_is_asked_wrongly() {
         }
     }
 
-    for destructive in [
-        "release web",
-        "detach gpu-1",
-        "demand remove web",
-        "schedule remove night",
-        "ops cancel op-1",
-        "endpoint remove box-1",
+    manager
+        .run("endpoint remove box-1")
+        .await
+        .refused(2, &["not a terminal", "--yes"]);
+    for (destructive, code, name) in [
+        ("release web", 3, "web"),
+        ("detach gpu-1", 5, "gpu-1"),
+        ("demand remove web", 3, "web"),
+        ("schedule remove night", 3, "night"),
+        ("ops cancel op-1", 3, "op-1"),
     ] {
-        manager
-            .run(destructive)
-            .await
-            .refused(2, &["not a terminal", "--yes"]);
+        manager.run(destructive).await.refused(code, &[name]);
     }
 
     let wrong = folder.path().join("wrong");

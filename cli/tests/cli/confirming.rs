@@ -29,6 +29,14 @@ async fn a_plan_that_detaches_gpus_is_shown_confirmed_and_limited() {
     let shown = "2 GPUs to detach: 2 from host-1 (demand web)";
     let unchecked = "use NOT checked: no agent on host-1";
 
+    let skipped = manager.run(&format!("apply {file} --dry-run -o json")).await;
+    let skipped = skipped.expect(0, &[]).json()["skipped"].clone();
+    let reason = "no agent on host-1, use not checked";
+    assert_eq!(skipped[0]["reason"], reason, "{skipped}");
+    manager
+        .run(&format!("apply {file} --dry-run -o csv"))
+        .await
+        .expect(0, &["skipped", reason]);
     let steps = manager.run(&format!("apply {file} --dry-run")).await;
     steps.expect(
         0,
@@ -86,6 +94,10 @@ async fn a_release_shows_what_it_detaches_and_is_limited() {
         .run("release chat --dry-run")
         .await
         .expect(0, &[shown, "use NOT checked", "unbind "]);
+    manager
+        .run("release chat")
+        .await
+        .refused(2, &[shown, "use NOT checked", "not a terminal", "--yes"]);
     manager
         .run("release chat --dry-run --max-detach 2")
         .await
@@ -158,7 +170,7 @@ async fn a_job_that_may_preempt_others_is_confirmed() {
     manager
         .run(urgent)
         .await
-        .refused(2, &[shown, "may preempt", "--yes"]);
+        .refused(2, &[shown, "may stop", "--yes"]);
     manager
         .run(&format!("{urgent} --yes --max-detach 1"))
         .await
@@ -181,6 +193,47 @@ async fn a_job_that_may_preempt_others_is_confirmed() {
         .run("demand add later --gpus 1 --priority -5 --queue --preempts")
         .await
         .expect(0, &[]);
+}
+
+/// Fault 79: a guarantee, for which jobs of others are stopped.
+#[tokio::test]
+async fn a_guarantee_that_may_stop_jobs_is_confirmed() {
+    let (_folder, manager) = small().await;
+    manager
+        .run("demand add low --gpus 4 --tenant web --queue --may-stop")
+        .await
+        .expect(0, &[]);
+    manager
+        .until("get compositions -o json", |found| {
+            found.as_array().is_some_and(|all| !all.is_empty())
+        })
+        .await;
+    let guarantee = "tenant set lab --guaranteed 4";
+    // None of its jobs waits.
+    manager.run("tenant set lab --guaranteed 1").await.expect(0, &[]);
+    let shown = "4 GPUs to detach: 4 from host-1 (demand low)";
+    let submitted = "demand add train --gpus 8 --tenant lab --queue";
+    manager
+        .run(submitted)
+        .await
+        .refused(2, &[shown, "may stop", "--yes"]);
+    manager
+        .run(&format!("{submitted} --yes"))
+        .await
+        .expect(0, &[shown]);
+    manager
+        .run(guarantee)
+        .await
+        .refused(2, &[shown, "may stop", "--yes"]);
+    manager
+        .run(&format!("{guarantee} --yes --max-detach 3"))
+        .await
+        .refused(5, &[shown, "--max-detach allows 3"]);
+    manager
+        .run(&format!("{guarantee} --yes"))
+        .await
+        .expect(0, &[shown]);
+    manager.run("tenant set lab --weight 2").await.expect(0, &[]);
 }
 
 /// Fault 79: an operation that waits because of a pause, and goes on after it.
@@ -211,6 +264,71 @@ async fn resuming_operations_that_detach_gpus_is_confirmed() {
         .await
         .refused(5, &["--max-detach allows 1"]);
     manager.run("resume --all --yes").await.expect(0, &[&shown]);
+}
+
+/// Fault 79: a schedule that opened during the pause is followed after it.
+#[tokio::test]
+async fn resuming_automation_that_detaches_gpus_is_confirmed() {
+    let (_folder, manager) = small().await;
+    manager
+        .run("compose --gpus 2 --name chat")
+        .await
+        .expect(0, &["completed"]);
+    manager.run("pause --automation").await.expect(0, &[]);
+    let always = [
+        "schedule",
+        "add",
+        "always",
+        "--weekly",
+        "daily 00:00-24:00",
+        "--suspends",
+        "chat",
+    ];
+    manager
+        .run_with(always.into_iter().chain(["--yes"]))
+        .await
+        .expect(0, &[]);
+    let shown = "2 GPUs to detach: 2 from host-1 (demand chat)";
+    manager
+        .run("resume --automation")
+        .await
+        .refused(2, &[shown, "--yes"]);
+    manager
+        .run("resume --automation --yes --max-detach 1")
+        .await
+        .refused(5, &[shown, "--max-detach allows 1"]);
+    manager.run("resume --automation --yes").await.expect(0, &[shown]);
+    manager
+        .until("get compositions -o json", |found| {
+            found == &serde_json::json!([])
+        })
+        .await;
+    // Nothing is left to detach.
+    manager.run("pause --automation").await.expect(0, &[]);
+    manager.run("resume --automation").await.expect(0, &[]);
+}
+
+/// Fault 79: the pool changes between a plan and its application.
+#[tokio::test]
+async fn a_file_is_served_by_a_new_plan_if_the_pool_changes_and_the_question_is_asked_again() {
+    let (folder, manager) = small().await;
+    manager
+        .run("compose --gpus 3 --name chat")
+        .await
+        .expect(0, &["completed"]);
+    let wanted = folder.path().join("wanted.toml");
+    std::fs::write(&wanted, "[[demands]]\nid = \"chat\"\ngpus = 1\n").unwrap();
+    let mut asked = manager.on_terminal(&format!("apply -f {} --serve", wanted.display()));
+    asked.until("[y/N]").await;
+    manager
+        .run("compose --gpus 1 --name other")
+        .await
+        .expect(0, &["completed"]);
+    asked.shown.clear();
+    asked.type_in("y").await;
+    asked.until("planned again").await;
+    asked.until("[y/N]").await;
+    asked.answer("y").await.expect(0, &["completed"]);
 }
 
 fn operation(change: &Value) -> &str {

@@ -3,6 +3,7 @@
 use crate::support::{run, run_until};
 use serde_json::{Value, json};
 
+/// Fault 103: no warning in its output.
 #[tokio::test]
 async fn the_main_job_is_done_and_counted_by_a_second_client() {
     let ran = run("demo -o json")

@@ -60,10 +60,15 @@ impl Terminal {
             .unwrap_or_else(|_| panic!("no {text:?} in time"));
     }
 
+    /// Types a line.
+    pub async fn type_in(&mut self, line: &str) {
+        let keys = self.child.stdin.as_mut().unwrap();
+        keys.write_all(format!("{line}\n").as_bytes()).await.unwrap();
+    }
+
     /// Types a line, and waits until the command ends.
     pub async fn answer(mut self, line: &str) -> Ran {
-        let mut keys = self.child.stdin.take().unwrap();
-        keys.write_all(format!("{line}\n").as_bytes()).await.unwrap();
+        self.type_in(line).await;
         let mut rest = String::new();
         let mut screen = self.child.stdout.take().unwrap();
         let ended = async {

@@ -339,7 +339,6 @@ impl Pursuit<'_> {
         let mut line = self.line(StepState::Indeterminate, asked);
         let cause = asked.error.clone().unwrap_or_else(|| self.what());
         line.error = Some(format!("{cause}; {why}"));
-        tracing::warn!(operation = %self.live.id, step = %self.step, why, "the outcome is unknown");
         self.outcome(line, Some(Change::Unknown)).await
     }
 

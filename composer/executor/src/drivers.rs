@@ -281,16 +281,19 @@ impl Metal {
     }
 
     /// Whether an address shows the unit's GPUs; at another one than the recorded it must prove it. The recorded one may show
-    /// nothing only if the latest observation has the unit nowhere: a GPU that was pulled. Else the unit may have another
-    /// address, and a GPU that was pulled this one.
+    /// no identity only if the latest observation has the unit at no other address, and no GPU only if it has the unit
+    /// nowhere: a GPU that was pulled.
     async fn shows(&self, fabric: &dyn Fabric, target: &Target, at: &ControlPoint) -> Answer<()> {
         let compare = |found: &[GpuIdentity]| match target.compare(found) {
-            Match::ByLocationOnly if *at != target.unit_at => {
-                Match::Changed("it shows no identity".to_owned())
-            }
-            Match::ByLocationOnly if found.is_empty() && self.drivers.observed_at(target).is_some() => {
-                Match::Changed("it shows no GPU".to_owned())
-            }
+            Match::ByLocationOnly => match self.drivers.observed_at(target) {
+                Some(_) if found.is_empty() => Match::Changed("it shows no GPU".to_owned()),
+                Some(observed) if observed != *at => Match::Changed(format!(
+                    "it shows no identity, and the unit was observed at {}",
+                    observed.address
+                )),
+                _ if *at != target.unit_at => Match::Changed("it shows no identity".to_owned()),
+                _ => Match::ByLocationOnly,
+            },
             compared => compared,
         };
         refuse_other_gpus(fabric, (at, target.unit.as_str()), compare, self.read_deadline).await

@@ -2,7 +2,8 @@
 //! the step. The messages are constant; the details are fields.
 
 use crate::line::{Line, Noted};
-use crate::operation::{Operation, StopCause};
+use crate::operation::{Operation, StepRecord, StopCause};
+use crate::state::StepState;
 use poolwright_model::id::HostId;
 use tracing::{Span, info, info_span, warn};
 
@@ -45,6 +46,21 @@ pub(crate) fn line(noted: &Noted, operation: &Operation) {
             StopCause::Failed(step) => warn!(target: TARGET, step, reason = stop.message, "operation failed"),
             StopCause::Deadline => warn!(target: TARGET, reason = stop.message, "operation failed"),
         },
+        // A silent endpoint leaves many of these: not logged while another one of the operation is unknown.
+        Line::Step(step) | Line::CleanUp(step) if step.state == StepState::Indeterminate => {
+            let is_another = |record: &&StepRecord| record.step.index != step.index;
+            let others = operation.steps.iter().filter(is_another);
+            let mut states = others.flat_map(|record| {
+                let reset = operation.clean_up(record.step.index);
+                [Some(record.state), reset.map(|line| line.state)]
+            });
+            if !states.any(|state| state == Some(StepState::Indeterminate)) {
+                let unit = operation
+                    .step(step.index)
+                    .map(|record| record.step.target.unit.as_str());
+                warn!(target: TARGET, unit, reason = step.error, "outcome unknown");
+            }
+        }
         Line::LeftOut { units } => {
             if let Some(first) = units.first() {
                 let reason = &first.why;

@@ -130,16 +130,7 @@ impl<'a> Reset<'a> {
             let answer = self.ask(asked).await?;
             let now = Instant::now();
             match answer {
-                Ok(ResetSeen::Done) => {
-                    return Ok(match self.cx.metal.bound(&self.target).await {
-                        // Another GPU may have got the address meanwhile.
-                        Err(error) if error.fault == FaultKind::Conflict => not(&said(&error)),
-                        _ => Outcome {
-                            evidence: "reset, and seen to be".to_owned(),
-                            change: Some(Change::ResetSeen),
-                        },
-                    });
-                }
+                Ok(ResetSeen::Done) => return self.read_back(asked).await,
                 Ok(ResetSeen::CannotTell) => {
                     return Ok(not("its manager can't reset it, or doesn't say that it did"));
                 }
@@ -160,6 +151,44 @@ impl<'a> Reset<'a> {
                 }
                 Err(error) => return Ok(not(&said(&error))),
             }
+        }
+    }
+
+    /// The address may belong to another GPU by now, so a reset counts only once the address shows this one. A service that
+    /// doesn't answer, such as one that restarts, is waited for.
+    async fn read_back(&self, asked: &mut Asked) -> Result<Outcome, Halt> {
+        let options = &self.cx.options;
+        let mut pauses = options.pauses();
+        let patience = Instant::now() + options.settle;
+        loop {
+            let error = match self.cx.metal.bound(&self.target).await {
+                Ok(_) => {
+                    return Ok(Outcome {
+                        evidence: "reset, and seen to be".to_owned(),
+                        change: Some(Change::ResetSeen),
+                    });
+                }
+                Err(error) => error,
+            };
+            let is_silent = match (error.kind, error.fault) {
+                (ErrorKind::OutcomeUnknown, _) => true,
+                (ErrorKind::NoEffect, fault) => matches!(
+                    fault,
+                    FaultKind::Unreachable | FaultKind::Timeout | FaultKind::ServerError
+                ),
+                _ => false,
+            };
+            if !is_silent {
+                return Ok(not(&said(&error)));
+            }
+            let why = said(&error);
+            if Instant::now() >= patience {
+                asked.error = Some(format!("reset of {}: done, and not read back", self.target.unit));
+                self.hold(asked, &why).await?;
+            }
+            self.show(format!("the GPU to be read after its reset: {why}"));
+            let pause = pauses.next().unwrap_or(options.last_pause);
+            self.live.pause(pause, self.forward()).await?;
         }
     }
 
@@ -247,7 +276,6 @@ impl<'a> Reset<'a> {
         let cause = asked.error.clone();
         let cause = cause.unwrap_or_else(|| format!("reset of {}: interrupted", self.target.unit));
         line.error = Some(format!("{cause}; {why}"));
-        tracing::warn!(operation = %self.live.id, unit = %self.target.unit, why, "the outcome of a reset is unknown");
         self.outcome(line, None).await
     }
 

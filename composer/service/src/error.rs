@@ -1,10 +1,11 @@
 //! What can go wrong when the manager is asked something. The kind decides the HTTP status and the exit
 //! code; the message says what, where and why; the hint says what to do next.
 
+use crate::accounts::{ADMIN, Account};
 use poolwright_executor::{CancelError, KeyUsed, ResolveError, SubmitError};
 use poolwright_model::id::ControlEndpointId;
 use poolwright_planner::direct::Refusal;
-use poolwright_store::StoreError;
+use poolwright_store::{StoreError, Stored};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -131,6 +132,10 @@ impl From<StoreError> for ServiceError {
             StoreError::Malformed { .. } => told.with_hint(
                 "was it written by a newer Poolwright? start that one again; poolwright doctor has more",
             ),
+            StoreError::Damaged { kind, id, .. } if (kind.as_str(), id.as_str()) == (Account::KIND, ADMIN) => told
+                .with_hint(
+                    "restart the manager with --new-admin-password; or as another administrator: poolwright resume --damaged account/admin",
+                ),
             StoreError::Damaged { .. } => told
                 .with_hint("poolwright doctor has the next steps; if it does not answer, restore a backup"),
             _ => told,

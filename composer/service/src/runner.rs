@@ -358,10 +358,11 @@ impl Runner<'_> {
             Tried::NotDone(told) => {
                 self.failures += 1;
                 let reason = told.reason.clone().unwrap_or_default();
-                tracing::warn!(
-                    failures = self.failures,
-                    "the pool does not follow the calendar: {reason}"
-                );
+                // The status counts the tries.
+                let before = self.composer.trouble();
+                if before.is_none_or(|before| before.reason != reason) {
+                    tracing::warn!("the pool does not follow the calendar: {reason}");
+                }
                 self.trouble(looked, &told, &reason);
                 self.note_reason(looked, &told).await
             }

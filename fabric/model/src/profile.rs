@@ -362,6 +362,7 @@ mod tests {
         );
     }
 
+    /// Fault 104: as recorded from services.
     #[test]
     fn a_gpu_is_recognised_by_ids_then_text_then_memory() {
         let profiles = Profiles::builtin();

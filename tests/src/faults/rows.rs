@@ -23,7 +23,7 @@ const fn open(number: u16, fault: &'static str, behaviour: &'static str, waits_f
 }
 
 /// The whole catalogue.
-pub const ROWS: [Row; 101] = [
+pub const ROWS: [Row; 104] = [
     covered(
         1,
         "The manager is killed at any moment of an operation",
@@ -377,7 +377,7 @@ pub const ROWS: [Row; 101] = [
     ),
     covered(
         75,
-        "A manager is started with a copy of the data directory of another one",
+        "A manager is started with a copy of the data directory of another one, with the same PostgreSQL database",
         "It does not serve while the other lives; once that is dead, it waits for what was sent as after any other",
     ),
     covered(
@@ -512,5 +512,21 @@ pub const ROWS: [Row; 101] = [
         101,
         "A database that an earlier release has left",
         "Opened by this version and every later one, with all documents, journals and events; each row has a checksum from then on",
+    ),
+    covered(
+        102,
+        "Clients of others ask for what only a complete Redfish service answers: Ansible's redfish_info with all commands, Sushy's \
+         update service, DMTF's rf_logs",
+        "Each is answered; log entries have message ids, and a composed system has the name that was asked for",
+    ),
+    covered(
+        103,
+        "A newcomer runs the demonstration: its hosts have no agents",
+        "It prints no warning",
+    ),
+    covered(
+        104,
+        "A service tells the kind of a GPU by PCI ids only, by a text only, or by ids of zero",
+        "Matched with a hardware profile; where two kinds share an id the text decides, and nothing is guessed without it",
     ),
 ];

@@ -43,12 +43,13 @@ impl Rotten {
         self.store.flip_bit(kind, id, 338).unwrap();
     }
 
-    async fn documents_checked(&self) -> Check {
+    async fn checked(&self, name: &str) -> Check {
         let checks = self.pool.composer().doctor().await.unwrap();
-        checks
-            .into_iter()
-            .find(|check| check.name == "documents")
-            .unwrap()
+        checks.into_iter().find(|check| check.name == name).unwrap()
+    }
+
+    async fn documents_checked(&self) -> Check {
+        self.checked("documents").await
     }
 
     async fn is_ready(&self) -> bool {
@@ -143,6 +144,16 @@ async fn a_document_with_one_flipped_bit_holds_every_change_until_it_is_repaired
         rotten.flip_one(kind, id);
         rotten.pool.restart().await;
         rotten.is_held(kind, id, &truth).await;
+        assert_eq!(rotten.checked("pauses").await.result, CheckResult::Problem);
+        // Whether a demand that can't be read exists is unknown: its GPUs are not to be released.
+        let orphaned = rotten.pool.composer().orphaned_compositions().await.unwrap();
+        assert_eq!(orphaned, vec![]);
+        let owners = rotten.checked("owners").await;
+        let expected = match kind {
+            "demand" => (CheckResult::Warning, "unknown while demand/chat is damaged"),
+            _ => (CheckResult::Ok, "every composition has its owner"),
+        };
+        assert_eq!((owners.result, owners.message.as_str()), expected);
         rotten.repair(kind, id).await;
         assert_eq!(rotten.composition().await, held);
     }

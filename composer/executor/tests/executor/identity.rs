@@ -109,6 +109,61 @@ async fn a_gpu_whose_address_changes_during_its_reset_counts_as_not_reset() {
     assert_eq!(kit.gpu("u1").await.state, GpuState::Dirty);
 }
 
+/// Fault 72: a reset counts once its address was read back. A service that restarts meanwhile is waited for.
+#[tokio::test(start_paused = true)]
+async fn a_reset_counts_once_it_is_read_back() {
+    let kit = attached().await;
+    let attach = |plan: &str| Draft::new(plan).compose(composed()).plan();
+    let reads = || kit.rack.times_asked(Call::Bound, "u1");
+    let before = reads();
+    kit.given(release()).await;
+    assert_eq!(kit.gpu("u1").await.state, GpuState::Free);
+    // The last read of a release is that after the reset.
+    let earlier = u32::try_from(reads() - before - 1).unwrap();
+
+    kit.given(attach("attached-again")).await;
+    kit.rack
+        .break_down_after(earlier, Call::Bound, Some("u1"), How::CannotTell, 1);
+    run(&kit.executor(), released("untold")).await;
+    assert_eq!(kit.gpu("u1").await.state, GpuState::Dirty);
+    kit.rack.mend();
+
+    kit.given(attach("attached-at-last")).await;
+    let resets = kit.rack.times_asked(Call::Reset, "u1");
+    kit.rack
+        .break_down_after(earlier, Call::Bound, Some("u1"), How::LostBefore, 10_000);
+    let executor = kit.executor();
+    let id = executor.submit(submission(released("silent"))).await.unwrap();
+    until(&executor, &id, |operation| {
+        operation.steps[2].state == StepState::Indeterminate
+    })
+    .await;
+    assert_ne!(kit.gpu("u1").await.state, GpuState::Free);
+    kit.rack.mend();
+    assert_eq!(ended(&executor, &id).await.state, OperationState::Completed);
+    assert_eq!(kit.gpu("u1").await.state, GpuState::Free);
+    assert_eq!(kit.rack.times_asked(Call::Reset, "u1"), resets + 1);
+}
+
+/// Fault 72: an address without an identity is used only while the unit was observed nowhere else.
+#[tokio::test(start_paused = true)]
+async fn a_gpu_is_not_detached_at_an_address_without_identity_while_it_was_observed_at_another() {
+    let kit = attached().await;
+    kit.rack.shows_no_identity("u1");
+    kit.rack.observes("u1", "u7");
+    let done = run(&kit.executor(), release()).await;
+    assert_eq!(done.state, OperationState::RolledBack);
+    let why = done.error().unwrap_or_default();
+    assert!(why.contains("identity changed"), "{why}");
+    assert_eq!(kit.rack.times_asked(Call::Unbind, "u1"), 0);
+
+    kit.rack.readdress("u1", "u7");
+    kit.rack.shows("u7", &serial("u1"));
+    kit.given(released("again")).await;
+    assert_eq!(kit.rack.times_asked(Call::Unbind, "u1"), 0);
+    assert_eq!(kit.rack.times_asked(Call::Unbind, "u7"), 1);
+}
+
 /// Another manager bound it elsewhere, and put it back.
 #[tokio::test(start_paused = true)]
 async fn a_gpu_that_was_found_at_another_host_can_be_released_once_it_is_back() {

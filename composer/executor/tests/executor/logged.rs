@@ -1,9 +1,9 @@
 //! The log of operations: constant messages with fields, within spans that name the operation and the step.
 
 use crate::kit::{Kit, ended, run, submission, until};
-use crate::plans::{Draft, attach, composition};
+use crate::plans::{Draft, attach, composition, release};
 use crate::rack::{Call, How};
-use poolwright_executor::{Executor, OperationState, Submission};
+use poolwright_executor::{Executor, OperationState, StepState, Submission};
 use poolwright_model::id::OperationId;
 use tempfile::NamedTempFile;
 use tracing_subscriber::util::SubscriberInitExt as _;
@@ -129,12 +129,36 @@ async fn an_operation_that_is_resumed_after_a_crash_is_logged() {
     assert!(log.lines("operation started").is_empty(), "it had started before");
 }
 
+/// Fault 77: an endpoint that falls silent leaves many steps of an operation with an unknown outcome.
+#[tokio::test(start_paused = true)]
+async fn steps_with_an_unknown_outcome_are_one_warning() {
+    let (log, _guard) = Log::captured();
+    let kit = Kit::new();
+    kit.rack.break_down(Call::Bind, None, How::Overdue, 2);
+    let executor = kit.executor();
+    let plan = Draft::new("attach")
+        .compose(composition("a", "red", "h1", &["u1"]))
+        .compose(composition("b", "red", "h2", &["u2"]));
+    let id = executor.submit(submission(plan.plan())).await.unwrap();
+    until(&executor, &id, |operation| {
+        let unknown = operation
+            .steps
+            .iter()
+            .filter(|record| record.state == StepState::Indeterminate);
+        unknown.count() == 2
+    })
+    .await;
+    log.has("outcome unknown", &["WARN", SPAN, "unit=\"u1\"", "reason="]);
+}
+
 /// Fault 77: the log messages of a step name its unit and its endpoint.
 #[tokio::test(start_paused = true)]
 async fn the_log_messages_of_a_step_name_its_unit_and_its_endpoint() {
-    let (log, _guard) = Log::captured();
     let kit = Kit::new();
-    let _running = attaching(&kit, How::Overdue, OperationState::Indeterminate).await;
-    let step = "operation{id=op-attach kind=Apply}:step{unit=u1 endpoint=box-1 verb=bind}: ";
-    log.has("the outcome is unknown", &["WARN", step]);
+    kit.given(attach()).await;
+    kit.rack.break_down(Call::Drain, None, How::CannotTell, 1);
+    let (log, _guard) = Log::captured();
+    kit.given(release()).await;
+    let step = "operation{id=op-release kind=Apply}:step{unit=u1 endpoint=box-1 verb=drain}: ";
+    log.has("use not checked", &["INFO", step]);
 }

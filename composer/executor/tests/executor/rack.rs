@@ -11,6 +11,7 @@ use poolwright_driver::{
 };
 use poolwright_executor::Drivers;
 use poolwright_model::id::{ControlEndpointId, HostId};
+use poolwright_model::step::Target;
 use poolwright_model::units::Bytes;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -96,6 +97,8 @@ struct State {
     holders: BTreeMap<String, Vec<Holder>>,
     /// Which GPU an address shows.
     shown: BTreeMap<String, GpuIdentity>,
+    /// Where a unit was observed last.
+    observed: BTreeMap<String, String>,
     /// Which it shows once it was asked more often than that.
     shows_after: BTreeMap<String, (Call, usize, String)>,
     /// The hosts end what uses a GPU before they let go of it.
@@ -583,5 +586,13 @@ impl Drivers for Wiring {
 
     fn drains_at(&self, _host: &HostId) -> Option<ControlEndpointId> {
         (!self.0.hostless).then(|| self.0.hosts_at.clone())
+    }
+
+    fn observed_at(&self, target: &Target) -> Option<ControlPoint> {
+        let address = self.0.state().observed.get(target.unit.as_str()).cloned()?;
+        Some(ControlPoint {
+            address,
+            ..target.unit_at.clone()
+        })
     }
 }

@@ -8,7 +8,7 @@ use crate::drift::{Drift, DriftKind};
 use crate::error::{ErrorCode, ServiceError};
 use jiff::Timestamp;
 use poolwright_executor::{
-    self as executor, Alarm, CompositionRecord, Operation, OperationState, Paused, Resolve, Said,
+    self as executor, Alarm, CompositionRecord, Operation, OperationState, Pause, Paused, Resolve, Said,
 };
 use poolwright_model::fault::FaultKind;
 use poolwright_model::id::{CompositionId, DemandId, GpuId, OperationId};
@@ -410,9 +410,16 @@ impl Composer {
         checks.push(self.suspects_check().await?);
         let mut pauses = self.all_pauses().await?;
         // The check of documents has these, with the next steps.
-        pauses.retain(|pause| !matches!(pause.what, Paused::Damaged(_)));
+        let is_damaged = |pause: &Pause| matches!(pause.what, Paused::Damaged(_));
+        let is_paused_by_damage = pauses.iter().any(is_damaged);
+        pauses.retain(|pause| !is_damaged(pause));
         let told: Vec<String> = pauses.iter().map(ToString::to_string).collect();
         checks.push(match pauses.first() {
+            _ if is_paused_by_damage => Check::problem(
+                "pauses",
+                "everything is paused until the damaged documents are recovered",
+                "recover them, then repeat: poolwright doctor",
+            ),
             None => Check::ok("pauses", "nothing is paused"),
             Some(first) => Check::warning(
                 "pauses",

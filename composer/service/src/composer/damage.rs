@@ -17,6 +17,8 @@ use crate::access::AccessRules;
 use crate::accounts::lockout::{AccountFailures, SourceFailures};
 use crate::accounts::{ADMIN, Account};
 use crate::audit::{Head, Page};
+use crate::demand::DemandRecord;
+use crate::endpoint::Endpoint;
 use crate::error::{ErrorCode, ServiceError};
 use crate::host::HostHistory;
 use crate::job::JobRun;
@@ -61,8 +63,9 @@ const HOLD_NOTHING: &[&str] = &[
     TurnedAway::KIND,
     Wants::KIND,
 ];
-/// Most documents that a message names.
+/// Most documents that a message names, and the check of all documents.
 const NAMED: usize = 3;
+const NAMED_BY_CHECK: usize = 50;
 /// Interval at which this manager looks whether another one has recovered a damaged document.
 const READ_AGAIN: Duration = Duration::from_secs(10);
 /// The name of the pause after an incomplete start.
@@ -145,7 +148,16 @@ impl Composer {
         let hint = damaged
             .first()
             .map_or_else(|| "restart the manager".to_owned(), recovery);
-        Check::problem("documents", first_of(&reasons), hint)
+        Check::problem("documents", first_of(&reasons, NAMED), hint)
+    }
+
+    /// A document without which it is unknown which demands exist.
+    pub(super) fn hides_demands(&self) -> Option<String> {
+        let hides = |damaged: &Damaged| {
+            damaged.kind == DemandRecord::KIND || documents::kinds().all(|known| known != damaged.kind)
+        };
+        let damaged = self.store.damaged();
+        damaged.iter().find(|damaged| hides(damaged)).map(name)
     }
 
     /// Verifies every document.
@@ -154,16 +166,17 @@ impl Composer {
             Ok(damaged) => damaged,
             Err(error) => return Check::problem("documents", error.to_string(), "retry: poolwright doctor"),
         };
-        let reasons: Vec<String> = damaged.iter().map(described).collect();
-        let reasons: Vec<&str> = reasons.iter().map(String::as_str).collect();
-        match (damaged.first(), &*lock(&self.damage.start)) {
-            (Some(first), _) => Check::problem("documents", first_of(&reasons), recovery(first)),
-            (None, Some(why)) => {
-                let told = format!("the start is incomplete: {why}");
-                Check::problem("documents", told, "restart the manager")
-            }
-            (None, None) => Check::ok("documents", "all match their checksums"),
+        let start = lock(&self.damage.start);
+        let start = start.iter().map(|why| format!("the start is incomplete: {why}"));
+        let reasons: Vec<String> = start.chain(damaged.iter().map(described)).collect();
+        if reasons.is_empty() {
+            return Check::ok("documents", "all match their checksums");
         }
+        let reasons: Vec<&str> = reasons.iter().map(String::as_str).collect();
+        let next = damaged
+            .first()
+            .map_or_else(|| "restart the manager".to_owned(), recovery);
+        Check::problem("documents", first_of(&reasons, NAMED_BY_CHECK), next)
     }
 
     /// Verifies all documents from time to time while one is damaged: another manager may have recovered it.
@@ -256,6 +269,10 @@ impl Composer {
             AfterDiscard::Nothing => vec![],
             AfterDiscard::Adopt => vec![adopt],
             AfterDiscard::SetAgain => vec![(Paused::All, "set it again, if it was a setting")],
+            AfterDiscard::AddAgain => vec![(
+                Paused::All,
+                "add it again: poolwright endpoint add NAME --url URL",
+            )],
             AfterDiscard::Unknown => vec![
                 (
                     Paused::All,
@@ -399,9 +416,9 @@ fn described(damaged: &Damaged) -> String {
     format!("damaged document {}: {}", name(damaged), damaged.reason)
 }
 
-fn first_of(reasons: &[&str]) -> String {
-    let named = reasons[..reasons.len().min(NAMED)].join("; ");
-    match reasons.len().saturating_sub(NAMED) {
+fn first_of(reasons: &[&str], most: usize) -> String {
+    let named = reasons[..reasons.len().min(most)].join("; ");
+    match reasons.len().saturating_sub(most) {
         0 => named,
         more => format!("{named}; and {more} more"),
     }
@@ -455,6 +472,10 @@ fn recovery_by_discarding(damaged: &Damaged) -> String {
             "discard it, which pauses everything: {discard}; set it again, if it was a setting, such as with poolwright apply \
              -f FILE; then: poolwright resume --all"
         ),
+        (AfterDiscard::AddAgain, _) => format!(
+            "discard it, which pauses everything: {discard}; add it again: poolwright endpoint add NAME --url URL; then: \
+             poolwright resume --all; then: poolwright endpoint adopt NAME --yes"
+        ),
     };
     format!("{RESTORE}; or {otherwise}")
 }
@@ -469,6 +490,8 @@ enum AfterDiscard {
     /// It held GPUs.
     Adopt,
     SetAgain,
+    /// An endpoint: what it has is unknown meanwhile.
+    AddAgain,
     /// Its kind is damaged.
     Unknown,
 }
@@ -478,6 +501,7 @@ fn after_discard(kind: &str) -> AfterDiscard {
         GpuRecord::KIND | Claim::KIND | Lease::KIND | INDEX | JOURNAL => AfterDiscard::Nothing,
         kind if HOLD_NOTHING.contains(&kind) => AfterDiscard::Nothing,
         CompositionRecord::KIND => AfterDiscard::Adopt,
+        Endpoint::KIND => AfterDiscard::AddAgain,
         kind if documents::kinds().all(|known| known != kind) => AfterDiscard::Unknown,
         _ => AfterDiscard::SetAgain,
     }

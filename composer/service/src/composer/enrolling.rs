@@ -118,31 +118,29 @@ impl Composer {
         Ok(())
     }
 
-    /// Whether a request from a source may enrol an agent; `None`: there is no such token. An attempt counts as a failure
-    /// before its token is checked.
+    /// Whether a request from a source may enrol an agent; `None`: there is no such token. Only wrong tokens count, and
+    /// are delayed: other hosts may have the same address.
     pub async fn may_enrol(&self, asked: &Enrolment, from: Source) -> Result<Option<Admitted>, ServiceError> {
-        let attempt = Attempt::at(TOKENS, None, from);
-        // Many hosts behind one address may come at once: each counts only until its token is known to be right.
-        let _turn = self.enrolling.turn.lock().await;
-        match self.enrolling.wrong.admit(&attempt).await? {
-            lockout::Admission::Counted(_) => {}
+        if let Some(admission) = self.admission(asked).await? {
+            return Ok(Some(Admitted {
+                host: admission.host,
+                token: admission.token.value.id,
+                by: admission.token.value.by,
+            }));
+        }
+        match self
+            .enrolling
+            .wrong
+            .admit(&Attempt::at(TOKENS, None, from))
+            .await?
+        {
+            lockout::Admission::Counted(_) => Ok(None),
             lockout::Admission::Early | lockout::Admission::Refused => {
                 let message = format!("too many wrong tokens from {from}");
-                return Err(ServiceError::new(ErrorCode::Unavailable, message)
-                    .with_hint("check the token, and try again later: each wrong one doubles the delay"));
+                Err(ServiceError::new(ErrorCode::Unavailable, message)
+                    .with_hint("check the token, and try again later: each wrong one doubles the delay"))
             }
         }
-        let admission = self.admission(asked).await;
-        if matches!(admission, Ok(None)) {
-            return Ok(None);
-        }
-        // The token is right, even if the enrolment is refused.
-        self.enrolling.wrong.forgive(&attempt).await?;
-        Ok(admission?.map(|admission| Admitted {
-            host: admission.host,
-            token: admission.token.value.id,
-            by: admission.token.value.by,
-        }))
     }
 
     /// Enrols an agent: its key is signed, and from now on it speaks for its host, instead of any before it.

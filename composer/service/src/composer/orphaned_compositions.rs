@@ -27,8 +27,8 @@ impl Composer {
             demand.is_some_and(|id| !touched.contains(id) && !listed.contains(id))
         };
         let mut orphaned: Vec<Composition> = held.iter().filter(has_no_owner).cloned().collect();
-        if orphaned.is_empty() {
-            return Ok(orphaned);
+        if orphaned.is_empty() || self.hides_demands().is_some() {
+            return Ok(Vec::new());
         }
         // A demand may have ended in between, and its composition with it.
         let still = self.held().await?;
@@ -65,6 +65,14 @@ impl Composer {
 
     pub(super) async fn owners_check(&self) -> Result<Check, ServiceError> {
         let orphaned = self.orphaned_compositions().await?;
+        if let Some(damaged) = self.hides_demands() {
+            let hint = "recover the damaged documents, then repeat: poolwright doctor";
+            return Ok(Check::warning(
+                "owners",
+                format!("unknown while {damaged} is damaged"),
+                hint,
+            ));
+        }
         let Some(first) = orphaned.first() else {
             return Ok(Check::ok("owners", "every composition has its owner"));
         };
@@ -83,5 +91,8 @@ fn described(orphan: &Composition) -> String {
 }
 
 fn release(orphan: &Composition) -> String {
-    format!("release it: poolwright release composition/{}", orphan.id)
+    format!(
+        "add the demand again, or release it: poolwright release composition/{}",
+        orphan.id
+    )
 }

@@ -2,13 +2,13 @@
 
 use super::Composer;
 use super::closing::Maintenance;
-use super::requests::Request;
+use super::requests::{Change, Request};
 use super::staleness::Stale;
 use super::underway::Underway;
 use crate::error::{ErrorCode, ServiceError};
 use crate::limits::Exceeded;
 use jiff::Timestamp;
-use poolwright_executor::{Claim, Operation, OperationKind};
+use poolwright_executor::{Claim, OperationKind};
 use poolwright_inventory::Snapshot;
 use poolwright_model::composable::{Composability, WhyNotKind};
 use poolwright_model::id::{CompositionId, ControlEndpointId, DemandId, GpuId, HostId, PlanId, UnitId};

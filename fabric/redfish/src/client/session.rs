@@ -310,7 +310,9 @@ impl Gate {
 
     async fn log_in(&self, wire: &Wire) -> Result<Held> {
         if self.no_more.load(Ordering::Acquire) {
-            return Err(self.unusable("the password is being changed: this client sends the old one no more"));
+            return Err(self.unusable(
+                "this client logs in no more: its service is out of use, or its password is being changed",
+            ));
         }
         match &self.auth {
             Auth::Session { user, password } if !self.only_basic.load(Ordering::Acquire) => {

@@ -98,6 +98,8 @@ impl RedfishDriver {
 
     async fn end_session(&self) {
         self.subscribed.end(&self.client).await;
+        // A request that is still on its way must not open another one.
+        self.client.log_in_no_more(true);
         if let Err(error) = self.client.close().await {
             tracing::warn!(endpoint = %self.name, %error, "the session could not be deleted");
         }

@@ -225,6 +225,16 @@ async fn a_service_that_refuses_its_own_etag_is_written_once_without_it() {
     assert!(quirk().await);
 }
 
+/// A session that it opened would stay open: nobody closes it a second time.
+#[tokio::test]
+async fn a_driver_that_is_closed_opens_no_session_for_a_late_request() {
+    let service = Service::start_with_sessions(rack(), |_, _| DONE).await;
+    service.driver.bound(&unit(GPU), DEADLINE).await.unwrap();
+    Fabric::close(&service.driver).await;
+    let late = service.driver.bound(&unit(GPU), DEADLINE).await.unwrap_err();
+    assert!(late.message.contains("logs in no more"), "{late}");
+}
+
 /// Fault 91: another client is logged in, or the service doesn't show its sessions.
 #[tokio::test]
 async fn a_refused_etag_stays_refused_where_another_client_may_write() {

@@ -57,9 +57,6 @@ impl Trial<'_> {
             .await?
             .map_err(|error| failed("read before", error))?;
         let (end, port_at) = (self.end, &self.pair.port_at);
-        self.same_gpu()
-            .await
-            .map_err(|error| failed("read before", error))?;
         self.may_hold = true;
         let bind = end.fabric.bind(&end.at, port_at, self.options.act_deadline);
         let bind = self.timed("bind", bind, |()| "accepted".to_owned()).await;
@@ -93,7 +90,7 @@ impl Trial<'_> {
         self.all_free().await?;
         self.may_hold = false;
         let reset = async {
-            self.same_gpu().await?;
+            same_gpu(self.options, self.pair, end).await?;
             end.fabric.reset(&end.at, self.options.act_deadline).await
         };
         let reset = reset.await;
@@ -106,17 +103,8 @@ impl Trial<'_> {
         reset.map(drop).map_err(|error| failed("reset", error))
     }
 
-    /// Nothing is sent to an address that shows another GPU.
-    async fn same_gpu(&self) -> Result<(), DriverError> {
-        let (end, gpu) = (self.end, &self.pair.gpu);
-        let meant = [GpuIdentity::of(gpu)];
-        let compare = |found: &[GpuIdentity]| compare(&meant, found);
-        let name = (&end.at, gpu.id.as_str());
-        refuse_other_gpus(&*end.fabric, name, compare, self.options.read_deadline).await
-    }
-
     async fn watch_for_late_bind(&mut self) {
-        let late = shown(self.options, self.end, |found| *found != Bound::Free);
+        let late = shown(self.options, self.pair, self.end, |found| *found != Bound::Free);
         self.timed("watch for a late bind", late, said).await.ok();
     }
 
@@ -158,12 +146,9 @@ impl Trial<'_> {
     async fn undo(&mut self) {
         let (end, port_at) = (self.end, &self.pair.port_at);
         for _ in 0..self.options.undo_attempts {
-            match shown(self.options, end, |_| true).await {
+            match shown(self.options, self.pair, end, |_| true).await {
                 Ok(Bound::To { port_address }) if port_address == port_at.address => {}
                 _ => return,
-            }
-            if self.same_gpu().await.is_err() {
-                return;
             }
             let unbind = end.fabric.unbind(&end.at, port_at, self.options.act_deadline);
             self.timed("unbind", unbind, |()| "accepted".to_owned())
@@ -180,7 +165,7 @@ impl Trial<'_> {
         let mut held = Vec::new();
         for end in self.ends {
             let place = format!("{} at {}", end.at.address, end.at.endpoint);
-            match shown(self.options, end, |found| *found == Bound::Free).await {
+            match shown(self.options, self.pair, end, |found| *found == Bound::Free).await {
                 Ok(Bound::Free) => {}
                 Ok(found) => held.push(format!("{place} is {}", said(&found))),
                 Err(error) => held.push(format!("whether {place} is bound can't be read: {error}")),
@@ -202,9 +187,9 @@ impl Trial<'_> {
 
     /// Reads until the end at which it is bound shows what is expected.
     async fn expect(&mut self, step: &'static str, wanted: &Bound) -> Result<(), DriverError> {
-        let (options, end) = (self.options, self.end);
+        let (options, pair, end) = (self.options, self.pair, self.end);
         let read = async {
-            let found = shown(options, end, |found| found == wanted).await?;
+            let found = shown(options, pair, end, |found| found == wanted).await?;
             match found == *wanted {
                 true => Ok(found),
                 false => {
@@ -276,16 +261,31 @@ impl Trial<'_> {
     }
 }
 
-/// What an end shows, read until it is as wished for, or for as long as a fabric may lag behind.
-async fn shown(options: &Options, end: &End, wished: impl Fn(&Bound) -> bool) -> Result<Bound, DriverError> {
+/// What an end shows of the GPU, read until it is as wished for, or for as long as a fabric may lag behind.
+async fn shown(
+    options: &Options,
+    pair: &Pair,
+    end: &End,
+    wished: impl Fn(&Bound) -> bool,
+) -> Result<Bound, DriverError> {
     let began = Instant::now();
-    loop {
+    let found = loop {
         let found = end.fabric.bound(&end.at, options.read_deadline).await;
         if found.as_ref().is_ok_and(&wished) || began.elapsed() >= options.settle {
-            return found;
+            break found;
         }
         tokio::time::sleep(options.first_pause / 5).await;
-    }
+    };
+    same_gpu(options, pair, end).await?;
+    found
+}
+
+/// An error if the address shows another GPU: what is read there does not concern this one, and nothing is sent there.
+async fn same_gpu(options: &Options, pair: &Pair, end: &End) -> Result<(), DriverError> {
+    let meant = [GpuIdentity::of(&pair.gpu)];
+    let compare = |found: &[GpuIdentity]| compare(&meant, found);
+    let name = (&end.at, pair.gpu.id.as_str());
+    refuse_other_gpus(&*end.fabric, name, compare, options.read_deadline).await
 }
 
 fn failed(step: &str, error: DriverError) -> Failure {

@@ -13,6 +13,16 @@ impl Rack {
         self.state().shown.insert(unit.to_owned(), identity);
     }
 
+    /// From now on the unit's address shows a GPU without a name.
+    pub fn shows_no_identity(&self, unit: &str) {
+        self.state().shown.insert(unit.to_owned(), GpuIdentity::default());
+    }
+
+    /// The latest observation has the unit at this address.
+    pub fn observes(&self, unit: &str, address: &str) {
+        self.state().observed.insert(unit.to_owned(), address.to_owned());
+    }
+
     /// The same, once this was asked of it again.
     pub fn shows_after(&self, call: Call, unit: &str, serial: &str) {
         let times = self.times_asked(call, unit);
