@@ -11,6 +11,16 @@ async fn small() -> (TempDir, Manager) {
     (folder, manager)
 }
 
+/// Submits a job and waits until it holds GPUs.
+async fn running(manager: &Manager, submit: &str) {
+    manager.run(submit).await.expect(0, &[]);
+    manager
+        .until("get compositions -o json", |found| {
+            found.as_array().is_some_and(|all| !all.is_empty())
+        })
+        .await;
+}
+
 /// Fault 79: a plan detaches GPUs.
 #[tokio::test]
 async fn a_plan_that_detaches_gpus_is_shown_confirmed_and_limited() {
@@ -156,15 +166,7 @@ async fn a_question_on_a_terminal_is_answered_and_covers_what_it_showed() {
 #[tokio::test]
 async fn a_job_that_may_preempt_others_is_confirmed() {
     let (folder, manager) = small().await;
-    manager
-        .run("demand add low --gpus 2 --queue --may-stop")
-        .await
-        .expect(0, &[]);
-    manager
-        .until("get compositions -o json", |found| {
-            found.as_array().is_some_and(|all| !all.is_empty())
-        })
-        .await;
+    running(&manager, "demand add low --gpus 2 --queue --may-stop").await;
     let shown = "2 GPUs to detach: 2 from host-1 (demand low)";
     let urgent = "demand add urgent --gpus 2 --priority 50 --queue --preempts";
     manager
@@ -199,15 +201,11 @@ async fn a_job_that_may_preempt_others_is_confirmed() {
 #[tokio::test]
 async fn a_guarantee_that_may_stop_jobs_is_confirmed() {
     let (_folder, manager) = small().await;
-    manager
-        .run("demand add low --gpus 4 --tenant web --queue --may-stop")
-        .await
-        .expect(0, &[]);
-    manager
-        .until("get compositions -o json", |found| {
-            found.as_array().is_some_and(|all| !all.is_empty())
-        })
-        .await;
+    running(
+        &manager,
+        "demand add low --gpus 4 --tenant web --queue --may-stop",
+    )
+    .await;
     let guarantee = "tenant set lab --guaranteed 4";
     // None of its jobs waits.
     manager.run("tenant set lab --guaranteed 1").await.expect(0, &[]);

@@ -297,7 +297,7 @@ mod tests {
         drifts.first().map(|drift| drift.kind)
     }
 
-    /// Fault 72: in the difference between what is recorded and what is bound.
+    /// Fault 72: `diff` reports the move.
     #[test]
     fn a_gpu_at_another_address_is_told_as_moved() {
         let mut held = held_at("p");

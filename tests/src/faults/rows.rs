@@ -377,7 +377,7 @@ pub const ROWS: [Row; 104] = [
     ),
     covered(
         75,
-        "A manager is started with a copy of the data directory of another one, with the same PostgreSQL database",
+        "A manager is started with a copy of another manager's data directory, on the same PostgreSQL database",
         "It does not serve while the other lives; once that is dead, it waits for what was sent as after any other",
     ),
     covered(

@@ -319,7 +319,7 @@ async fn an_operation_goes_on_once_its_document_or_journal_is_repaired() {
     }
 }
 
-/// Fault 99: a setting, and a document whose kind is damaged. Changes wait until what they protected is set again.
+/// Fault 99: a setting, and a document of a damaged kind. Changes wait until an operator sets it again.
 #[tokio::test(start_paused = true)]
 async fn a_discarded_setting_pauses_every_change() {
     let mut rotten = Rotten::new().await;

@@ -415,11 +415,12 @@ impl Composer {
         pauses.retain(|pause| !is_damaged(pause));
         let told: Vec<String> = pauses.iter().map(ToString::to_string).collect();
         checks.push(match pauses.first() {
-            _ if is_paused_by_damage => Check::problem(
-                "pauses",
-                "everything is paused until the damaged documents are recovered",
-                "recover them, then repeat: poolwright doctor",
-            ),
+            _ if is_paused_by_damage => {
+                let damage = "everything, until the damaged documents are recovered".to_owned();
+                let all: Vec<String> = [damage].into_iter().chain(told).collect();
+                let hint = "recover them, then repeat: poolwright doctor";
+                Check::problem("pauses", all.join("; "), hint)
+            }
             None => Check::ok("pauses", "nothing is paused"),
             Some(first) => Check::warning(
                 "pauses",

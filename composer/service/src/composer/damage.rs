@@ -63,8 +63,9 @@ const HOLD_NOTHING: &[&str] = &[
     TurnedAway::KIND,
     Wants::KIND,
 ];
-/// Most documents that a message names, and the check of all documents.
+/// Most documents that a message names.
 const NAMED: usize = 3;
+/// Most documents that the check of all documents names.
 const NAMED_BY_CHECK: usize = 50;
 /// Interval at which this manager looks whether another one has recovered a damaged document.
 const READ_AGAIN: Duration = Duration::from_secs(10);
@@ -258,8 +259,8 @@ impl Composer {
         Ok(())
     }
 
-    /// Nothing rests on the absence of a discarded document before an operator has replaced it: the GPUs of a composition are adopted before its
-    /// demand gets others; a quarantine is set again before its GPU is used.
+    /// Pauses all that could rest on the absence of the document, until an operator has replaced it: GPUs of a composition
+    /// are adopted before its demand gets others, and a quarantine is set again before its GPU is used.
     async fn pause_after_discard(&self, discarded: &Damaged, batch: &mut Batch) -> Result<(), ServiceError> {
         let adopt = (
             Paused::Automation,
@@ -490,7 +491,7 @@ enum AfterDiscard {
     /// It held GPUs.
     Adopt,
     SetAgain,
-    /// An endpoint: what it has is unknown meanwhile.
+    /// An endpoint. Its GPUs are unknown until it is added again.
     AddAgain,
     /// Its kind is damaged.
     Unknown,

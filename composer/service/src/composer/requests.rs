@@ -34,7 +34,7 @@ pub struct Change {
     /// GPUs that are gone, and on which the claim ended without anything being asked of the hardware.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub given_up: Vec<GpuId>,
-    /// What to know when the job is started on what it was given, and what its size was corrected by.
+    /// Advice for the start of the job, and the corrections of its size.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub advice: Vec<String>,
     /// Of a dry run: the steps of the plan that will be skipped.

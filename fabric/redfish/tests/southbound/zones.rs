@@ -225,7 +225,7 @@ async fn a_service_that_refuses_its_own_etag_is_written_once_without_it() {
     assert!(quirk().await);
 }
 
-/// A session that it opened would stay open: nobody closes it a second time.
+/// The session of a late request would stay open.
 #[tokio::test]
 async fn a_driver_that_is_closed_opens_no_session_for_a_late_request() {
     let service = Service::start_with_sessions(rack(), |_, _| DONE).await;

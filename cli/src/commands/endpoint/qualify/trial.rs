@@ -280,7 +280,7 @@ async fn shown(
     found
 }
 
-/// An error if the address shows another GPU: what is read there does not concern this one, and nothing is sent there.
+/// Refuses an address that shows another GPU.
 async fn same_gpu(options: &Options, pair: &Pair, end: &End) -> Result<(), DriverError> {
     let meant = [GpuIdentity::of(&pair.gpu)];
     let compare = |found: &[GpuIdentity]| compare(&meant, found);
