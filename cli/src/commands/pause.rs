@@ -143,16 +143,16 @@ async fn check_resume(
     discards: bool,
     detach: ConfirmDetachArgs,
 ) -> Result<(), Failure> {
+    let open: Vec<Operation> = api.get_where(&["operations"], &[("unfinished", "true")]).await?;
     let (action, ask) = match what {
         Paused::Damaged(document) if discards => (format!("discard {document}"), Ask::Always),
         // The steps of an operation that can't be read are unknown.
-        Paused::Damaged(document) if document.starts_with("operation/") || document.starts_with("plan/") => {
+        Paused::Damaged(document) if is_of_operation(document, &open) => {
             (format!("resume {what}"), Ask::Always)
         }
         _ => (format!("resume {what}"), Ask::IfDetached),
     };
     let pauses: Vec<Pause> = api.get(&["pauses"]).await?;
-    let open: Vec<Operation> = api.get_where(&["operations"], &[("unfinished", "true")]).await?;
     // There is none if a damaged document pauses nothing.
     let pause = pauses.iter().find(|pause| pause.what == *what);
     let held = open.iter().filter(|operation| {
@@ -177,6 +177,14 @@ async fn check_resume(
         detached = detached.and(Detached::by_demands(api, &demands, &in_hand).await?);
     }
     detach.check(api, &detached, &action, ask).await
+}
+
+/// Whether it belongs to an operation that goes on then. Plan and journal are kept longer than their operation runs.
+fn is_of_operation(document: &str, open: &[Operation]) -> bool {
+    let kept = document
+        .strip_prefix("plan/")
+        .or_else(|| document.strip_prefix("journal/"));
+    document.starts_with("operation/") || open.iter().any(|operation| kept == Some(operation.id.as_str()))
 }
 
 /// Shows all that is paused then.

@@ -444,6 +444,18 @@ async fn add_endpoints(composer: &Composer, rack: &ServedRack, data_dir: &Path) 
             }
         }
     }
+    let pauses = composer.pauses().await?;
+    let pause = pauses
+        .iter()
+        .find(|pause| matches!(pause.what, Paused::Damaged(_) | Paused::All | Paused::Restored));
+    if let (Some(pause), false) = (pause, new.is_empty()) {
+        // An endpoint that can't be read, or was discarded, is not a new one; and the manager must run for `resume`.
+        say(&format!(
+            "not added: {} of the rack; {pause}; restart the manager once nothing is paused",
+            counted(new.len(), "endpoint")
+        ));
+        return Ok(());
+    }
     let all = new.len();
     // The rack is our own, and new.
     let add = |spec| composer.add_endpoint(spec, Standing::Adopted);

@@ -3,8 +3,12 @@
 use crate::support::{Manager, Rack, slow_rack};
 use std::path::Path;
 
-/// Flips the lowest bit of the last character of the id in a document's content.
-fn flip_in_content(dir: &Path, kind: &str, id: &str) {
+const ONE: u8 = 1;
+/// More than is repaired.
+const TWO: u8 = 3;
+
+/// Flips bits of the last character of the id in a document's content.
+fn flip_in_content(dir: &Path, kind: &str, id: &str, bits: u8) {
     // In a row of the table the content follows kind, id and revision.
     const REVISION: usize = 8;
     let file = dir.join("poolwright.db");
@@ -21,7 +25,7 @@ fn flip_in_content(dir: &Path, kind: &str, id: &str) {
         .collect();
     assert!(!at.is_empty(), "{kind}/{id} is not in the file");
     for at in at {
-        bytes[at + content.len() - 1] ^= 1;
+        bytes[at + content.len() - 1] ^= bits;
     }
     std::fs::write(file, bytes).unwrap();
 }
@@ -45,7 +49,7 @@ async fn a_flipped_bit_in_the_file_of_a_manager_changes_no_hardware_and_is_recov
     assert_eq!(manager.server.terminate().await, 0);
     let bound = rack.bindings();
 
-    flip_in_content(dir, "composition", &id);
+    flip_in_content(dir, "composition", &id, ONE);
     let document = format!("composition/{id}");
     let named = format!("damaged document {document}");
     let resume = format!("resume --damaged {document}");
@@ -55,12 +59,18 @@ async fn a_flipped_bit_in_the_file_of_a_manager_changes_no_hardware_and_is_recov
         .run("doctor")
         .await
         .expect(1, &[&named, "restore a backup", &format!("poolwright {resume}")]);
-    for change in ["compose --gpus 1 --name lab", "release web --yes"] {
+    for command in [
+        "compose --gpus 1 --name lab",
+        "release web --yes",
+        "release web --dry-run",
+        "diff",
+    ] {
         manager
-            .run(change)
+            .run(command)
             .await
             .refused(5, &[&named, "poolwright doctor"]);
     }
+    manager.run("why web").await.expect(0, &[&named]);
     assert_eq!(rack.bindings(), bound);
 
     manager
@@ -83,4 +93,52 @@ async fn a_flipped_bit_in_the_file_of_a_manager_changes_no_hardware_and_is_recov
     assert_eq!((gpus, again[0]["id"].as_str()), (2, Some(id.as_str())), "{again}");
     assert_eq!(rack.bindings(), bound);
     manager.run("doctor").await.expect(0, &[]);
+}
+
+/// Fault 99: an endpoint of the manager's own rack. The manager starts, for the recovery.
+#[tokio::test]
+async fn a_manager_starts_although_an_endpoint_of_its_own_rack_is_damaged() {
+    let folder = tempfile::tempdir().unwrap();
+    let (dir, options) = (folder.path(), ["--rack", "zones"]);
+    let manager = Manager::start(dir, &options).await;
+    let endpoints = manager.run("get endpoints -o json").await.json();
+    let id = endpoints[0]["id"].as_str().unwrap();
+    assert_eq!(manager.server.terminate().await, 0);
+
+    flip_in_content(dir, "endpoint", id, ONE);
+    let document = format!("endpoint/{id}");
+    let manager = Manager::start(dir, &options).await;
+    let named = format!("damaged document {document}");
+    manager.until_probe(false, &[&named]).await;
+    let resume = format!("resume --damaged {document}");
+    manager.run(&resume).await.expect(0, &["is recovered"]);
+    manager.until_probe(true, &[]).await;
+    manager
+        .run("compose --gpus 1 --name web")
+        .await
+        .expect(0, &["done"]);
+    assert_eq!(manager.server.terminate().await, 0);
+
+    // Discarded, it is added again once nothing is paused.
+    flip_in_content(dir, "endpoint", id, TWO);
+    let manager = Manager::start(dir, &options).await;
+    manager.until_probe(false, &[&named]).await;
+    manager
+        .run(&format!("{resume} --discard --yes"))
+        .await
+        .expect(0, &["was discarded"]);
+    assert_eq!(manager.server.terminate().await, 0);
+    let manager = Manager::start(dir, &options).await;
+    manager.run("resume --all --yes").await.expect(0, &[]);
+    assert_eq!(manager.server.terminate().await, 0);
+    let manager = Manager::start(dir, &options).await;
+    let again = manager.run("get endpoints -o json").await.json();
+    let ids = |endpoints: &serde_json::Value| -> Vec<String> {
+        let all = endpoints.as_array().unwrap().iter();
+        all.map(|endpoint| endpoint["id"].to_string()).collect()
+    };
+    assert_eq!(ids(&again), ids(&endpoints));
+    // The rack has one of another owner from the start.
+    let drifts = manager.run("diff -o json").await.json();
+    assert_eq!(drifts.as_array().unwrap().len(), 1, "{drifts}");
 }

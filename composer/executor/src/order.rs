@@ -131,10 +131,10 @@ impl From<NotDone> for CancelError {
 
 impl From<NotDone> for ResolveError {
     fn from(not: NotDone) -> Self {
-        Self::Halted(match not {
-            NotDone::Refused(message) => message,
-            NotDone::Store(error) => error.to_string(),
-        })
+        match not {
+            NotDone::Refused(message) => Self::Halted(message),
+            NotDone::Store(error) => Self::Store(error),
+        }
     }
 }
 

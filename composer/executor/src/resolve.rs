@@ -13,6 +13,7 @@ use crate::state::OperationState;
 use poolwright_driver::Bound;
 use poolwright_model::id::{OperationId, UnitId};
 use poolwright_model::step::Verb;
+use poolwright_store::StoreError;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -59,6 +60,13 @@ pub enum ResolveError {
         "the fabric does not say where unit {unit} is ({error}): look at the hardware, and say what you see, or retry later"
     )]
     Unreadable { unit: UnitId, error: String },
+    #[error("operation {operation} can't be read, so it can't be tried again ({why})")]
+    NoRetry { operation: OperationId, why: String },
+    /// It would be ended without looking whether the damaged document holds its GPUs.
+    #[error("the holders of its GPUs are unknown while {0} is damaged")]
+    HoldersUnknown(String),
+    #[error(transparent)]
+    Store(#[from] StoreError),
     /// It is not for this process to decide just now.
     #[error("{0}")]
     Halted(String),

@@ -19,7 +19,7 @@ use jiff::Timestamp;
 use poolwright_model::id::{OperationId, PlanId, UnitId};
 use poolwright_model::lifecycle::GpuState;
 use poolwright_planner::Held;
-use poolwright_store::{Batch, Store, StoreError, Stored, read_all};
+use poolwright_store::{Batch, Damaged, INDEX, Store, StoreError, Stored, read_all};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -111,12 +111,18 @@ pub(crate) async fn give_up(
     why: &str,
     wish: &Resolve,
 ) -> Result<(), ResolveError> {
+    // A composition that is not listed would lose its GPUs, and a GPU without a record would not count as dirty. A document of
+    // an unknown kind is not waited for: its recovery needs the claims, and so the end of this operation.
+    let mut damaged = cx.store.verify().await?.into_iter();
+    let holds = |kind: &str| [CompositionRecord::KIND, GpuRecord::KIND, INDEX].contains(&kind);
+    if let Some(Damaged { kind, id, .. }) = damaged.find(|damaged| holds(&damaged.kind)) {
+        return Err(ResolveError::HoldersUnknown(format!("{kind}/{id}")));
+    }
     if wish.resolution == Resolution::Retry {
-        let message = format!(
-            "operation {id} can't be read, so it can't be tried again ({why}): start the Poolwright that wrote it, or \
-             look at the hardware and end it with --with accept"
-        );
-        return Err(ResolveError::Halted(message));
+        return Err(ResolveError::NoRetry {
+            operation: id.clone(),
+            why: why.to_owned(),
+        });
     }
     match try_give_up(cx, id, why, wish).await {
         Ok(()) => {
@@ -126,7 +132,7 @@ pub(crate) async fn give_up(
         Err(StoreError::Conflict { .. }) => Err(ResolveError::Halted(format!(
             "operation {id} changed just now: somebody can read it, or has ended it; see poolwright ops show {id}"
         ))),
-        Err(error) => Err(ResolveError::Halted(error.to_string())),
+        Err(error) => Err(error.into()),
     }
 }
 

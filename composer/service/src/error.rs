@@ -206,13 +206,29 @@ impl From<CancelError> for ServiceError {
 
 impl From<ResolveError> for ServiceError {
     fn from(error: ResolveError) -> Self {
-        let code = match &error {
-            ResolveError::NotFound(_) => ErrorCode::NotFound,
-            ResolveError::NotNeeded { .. } => ErrorCode::Conflict,
-            ResolveError::Unreadable { .. } => ErrorCode::Indeterminate,
-            ResolveError::Halted(_) => ErrorCode::Unavailable,
+        let (code, hint) = match &error {
+            ResolveError::NotFound(_) => (ErrorCode::NotFound, None),
+            ResolveError::NotNeeded { .. } => (ErrorCode::Conflict, None),
+            ResolveError::NoRetry { operation, .. } => (
+                ErrorCode::Conflict,
+                Some(format!(
+                    "if it is damaged, repair it: poolwright doctor has the next steps; if a newer Poolwright wrote it, start \
+                     that one; or look at the hardware, then end it: poolwright ops resolve {operation} --with accept \
+                     --reason WHY"
+                )),
+            ),
+            ResolveError::HoldersUnknown(_) => (
+                ErrorCode::Conflict,
+                Some("recover that first: poolwright doctor has the next steps".to_owned()),
+            ),
+            ResolveError::Unreadable { .. } => (ErrorCode::Indeterminate, None),
+            ResolveError::Halted(_) => (ErrorCode::Unavailable, None),
+            ResolveError::Store(error) => return error.clone().into(),
         };
-        Self::new(code, error.to_string())
+        Self {
+            hint,
+            ..Self::new(code, error.to_string())
+        }
     }
 }
 

@@ -12,6 +12,8 @@ use poolwright_service::access::AccessRules;
 use poolwright_service::accounts::{
     ADMIN, AccountChange, Accounts, Binding, Login, NewAccount, Role, Scope, Source, unlock,
 };
+use poolwright_service::audit::Audit;
+use poolwright_service::clock::WallClock;
 use poolwright_service::sessions::{Opened, Sessions};
 use poolwright_store::{Batch, Committed, Layer, SqliteStore, Store, StoreError};
 use serde_json::Value;
@@ -412,6 +414,11 @@ async fn an_account_is_unlocked_through_the_store_while_a_manager_runs() {
     assert!(manager.admin_logs_in("10.0.0.7").await);
     assert!(!manager.accounts.one(ADMIN).await.unwrap().unwrap().locked);
     assert!(unlock(manager.store.clone(), "nobody").await.is_err());
+    let audit = Audit::new(manager.store.clone(), Arc::new(WallClock));
+    let entries = audit.latest(10).await.unwrap();
+    let unlocks = entries.iter().filter(|entry| entry.record.what == "unlock");
+    let on: Vec<&str> = unlocks.map(|entry| entry.record.on.as_str()).collect();
+    assert_eq!(on, ["account/admin", "account/admin"]);
 }
 
 /// A store that takes no writes for a while.

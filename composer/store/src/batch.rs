@@ -31,8 +31,8 @@ pub struct Batch {
     pub(crate) writes: Vec<Write>,
     /// Kind and id of damaged documents, as [`Store::damaged`](crate::Store::damaged) names them.
     pub(crate) discarded: Vec<(String, String)>,
-    /// Lines in the place of discarded ones.
-    pub(crate) restored: Vec<JournalLine>,
+    /// In the place of discarded ones.
+    pub(crate) restored: Vec<Original>,
     pub(crate) lines: Vec<JournalLine>,
     pub(crate) reopened: Vec<OperationId>,
     pub(crate) ended: Vec<OperationId>,
@@ -111,13 +111,26 @@ impl Batch {
         self.discard(kind, id);
         for original in originals {
             match original {
-                Original::Document(document) => {
-                    self.expect(kind, id, Some(document.revision))
+                Original::Document { document, found } => {
+                    self.expect(kind, id, Some(found))
                         .put_json(kind, id, document.json);
                 }
-                Original::Line(line) => self.restored.push(line),
+                Original::Line(_) => self.restored.push(original),
             }
         }
+        self
+    }
+
+    /// As [`Batch::restore`], with the revision of before: for a kind whose documents are read in the order of their commits.
+    /// A reader that asks only for later revisions does not see it.
+    pub fn restore_in_order(&mut self, kind: &str, id: &str, originals: Vec<Original>) -> &mut Self {
+        self.discard(kind, id);
+        for original in &originals {
+            if let Original::Document { found, .. } = original {
+                self.expect(kind, id, Some(*found));
+            }
+        }
+        self.restored.extend(originals);
         self
     }
 

@@ -178,23 +178,23 @@ impl DocumentRow<'_> {
         Some(of_document(kind, id, self.revision.number()?, doc))
     }
 
-    /// The document as it was before one bit of its row flipped, with the revision that the row has now. `None` also if it had
-    /// another name: while it had this one, it may have been deleted under the other.
+    /// The document as it was before one bit of its row flipped. `None` also if it had another name: while it had this one, it
+    /// may have been deleted under the other.
     pub fn before_flip(&self) -> Option<Original> {
         let keys = [DOCUMENT, self.kind.text()?, self.id.text()?];
         let revision = self.revision.bits()?.cast_unsigned();
         let bytes = before_flip(&keys, revision, self.doc.text()?, self.checksum.bits()?)?;
         let mut fed = Fed(&bytes);
         let (_, kind, id) = (fed.key()?, fed.key()?, fed.key()?);
-        fed.number()?;
         let is_named = (kind.as_bytes(), id.as_bytes()) == (self.kind.text()?, self.id.text()?);
         let document = Document {
             kind,
             id,
-            revision: self.revision.number().unwrap_or(u64::MAX),
+            revision: fed.number()?,
             json: fed.content()?,
         };
-        is_named.then_some(Original::Document(document))
+        let found = self.revision.number().unwrap_or(u64::MAX);
+        is_named.then_some(Original::Document { document, found })
     }
 
     fn read(&self) -> Result<Document, &'static str> {
@@ -282,7 +282,11 @@ impl LineRow<'_> {
 /// A row as it was before one bit of it flipped.
 #[derive(Debug, Clone)]
 pub enum Original {
-    Document(Document),
+    /// `found`: the revision that its row has now.
+    Document {
+        document: Document,
+        found: u64,
+    },
     Line(JournalLine),
 }
 
@@ -373,11 +377,16 @@ mod tests {
     fn one_flipped_bit_is_found_and_two_are_not() {
         let sound = row("composition", "web-1", 7, "{}", Column::Number(DOCUMENT_SUM));
         let repaired = |row: DocumentRow<'_>| match row.before_flip() {
-            Some(Original::Document(document)) => {
-                let Document { kind, id, json, .. } = document;
+            Some(Original::Document { document, .. }) => {
+                let Document {
+                    kind,
+                    id,
+                    revision,
+                    json,
+                } = document;
                 assert_eq!(
-                    (kind.as_str(), id.as_str(), json.get()),
-                    ("composition", "web-1", "{}")
+                    (kind.as_str(), id.as_str(), revision, json.get()),
+                    ("composition", "web-1", 7, "{}")
                 );
             }
             other => panic!("{row:?}: {other:?}"),

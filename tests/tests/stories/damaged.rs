@@ -5,10 +5,12 @@ use poolwright_emulator::Rack;
 use poolwright_executor::GpuRecord;
 use poolwright_model::id::OperationId;
 use poolwright_model::lifecycle::GpuState;
+use poolwright_service::audit::{KEPT, Kind, Record};
 use poolwright_service::{
     Change, Check, CheckResult, Composition, ErrorCode, How, OperationState, Paused, Resolution, ServiceError,
 };
 use poolwright_store::{Batch, SqliteStore, Store, read};
+use serde_json::Map;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
@@ -296,6 +298,28 @@ async fn an_operation_with_a_damaged_document_is_left_alone_until_it_is_resolved
         .unwrap_err();
     assert_eq!(open.code, ErrorCode::Conflict, "it is ended, and not discarded");
     assert!(open.hint.unwrap().contains(&format!("ops resolve {id}")));
+    let resolve = |how| composer.resolve(&id, how, ME, "looked at it");
+    let retried = resolve(Resolution::Retry).await.unwrap_err();
+    assert_eq!(
+        retried.code,
+        ErrorCode::Conflict,
+        "a retry reads no more: {retried}"
+    );
+    assert!(retried.hint.unwrap().contains(&format!("ops resolve {id}")));
+
+    // The holder of its GPUs could be a composition that can't be read.
+    let other = composer.compositions().await.unwrap().remove(0).id;
+    rotten.flip_one("composition", other.as_str());
+    let unknown = resolve(Resolution::Accept).await.unwrap_err();
+    assert_eq!(unknown.code, ErrorCode::Conflict);
+    assert!(
+        unknown.message.contains(&format!("composition/{other}")),
+        "{unknown}"
+    );
+    composer
+        .resume(&damaged("composition", other.as_str()), ME)
+        .await
+        .unwrap();
     let ended = composer
         .resolve(&id, Resolution::Accept, ME, "looked at it")
         .await
@@ -402,4 +426,47 @@ async fn a_damaged_document_on_which_no_change_rests_is_a_problem_and_holds_noth
     );
     rotten.pool.released("chat").await;
     rotten.repair("plan", ended.id.as_str()).await;
+}
+
+/// Fault 99: a page of the audit log. It stays where it was.
+#[tokio::test(start_paused = true)]
+async fn a_repaired_page_of_the_audit_log_stays_in_its_place() {
+    let mut rotten = Rotten::new().await;
+    for path in ["/first", "/second", "/third"] {
+        let record = Record {
+            kind: Kind::Asked,
+            by: Some(ME.to_owned()),
+            role: None,
+            from: "10.0.0.7".to_owned(),
+            what: "POST".to_owned(),
+            on: path.to_owned(),
+            said: Map::new(),
+            answers: None,
+            status: None,
+            made: None,
+            times: 1,
+            paths: 1,
+        };
+        rotten.pool.composer().audit().note(record).await.unwrap();
+    }
+    let written = rotten.pool.composer().audit().after(0, 100).await.unwrap();
+    let pages = rotten.store.list("audit").await.unwrap();
+    let [.., first, second, _] = &pages[..] else {
+        panic!("{pages:?}")
+    };
+    let second = &second.id;
+    rotten.flip_one("audit", second);
+    rotten.pool.restart().await;
+    assert!(rotten.is_ready().await, "no change rests on it");
+    rotten.repair("audit", second).await;
+    let audit = rotten.pool.composer().audit();
+    assert!(audit.after(0, 100).await.unwrap().starts_with(&written));
+    assert!(audit.latest(100).await.unwrap().starts_with(&written));
+
+    // The entries after another page are forgotten while it is damaged: then it is, too.
+    rotten.flip_one("audit", &first.id);
+    let long_after = written.last().unwrap().at + 2 * KEPT;
+    rotten.pool.composer().audit().prune(long_after).await.unwrap();
+    rotten.repair("audit", &first.id).await;
+    assert!(rotten.store.get("audit", &first.id).await.unwrap().is_none());
 }

@@ -85,6 +85,7 @@ async fn play(args: DemoArgs, output: Output, mut stop: impl AsyncFnMut()) -> Ou
         told = story.tell() => told,
         () = stop() => Err(interrupted()),
     };
+    story.end_runner().await;
     composer.close().await;
     // Tasks of the composer may still hold it while its folder is removed.
     store.close().await;

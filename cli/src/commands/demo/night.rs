@@ -88,17 +88,25 @@ impl Story {
                 .await?;
         }
         let stop = CancellationToken::new();
-        let clockwork = tokio::spawn(runner::run(self.composer.clone(), stop.clone()));
+        let runner = tokio::spawn(runner::run(self.composer.clone(), stop.clone()));
+        self.runner = Some((stop, runner));
         say(&format!(
             "It is {}, and from now on an hour passes in a second.",
             self.clock.told(self.clock.now())
         ));
         self.clock.hurry();
         let passed = self.watch_the_edges().await;
-        stop.cancel();
-        // What it was doing is in the journal.
-        let _ = clockwork.await;
+        self.end_runner().await;
         passed
+    }
+
+    /// Ends the runner, also that of a story that was interrupted: the store is not closed while it works. What it was doing is
+    /// in the journal.
+    pub async fn end_runner(&mut self) {
+        if let Some((stop, runner)) = self.runner.take() {
+            stop.cancel();
+            let _ = runner.await;
+        }
     }
 
     /// Waits for both edges of the night, and counts those at which the second client saw GPUs move.

@@ -19,7 +19,9 @@ use poolwright_sizing::{Calibration, Job, Task};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::task::JoinHandle;
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 
 /// The models of the demonstration, by size.
 const MODELS: [&str; 3] = ["8B", "70B", "400B"];
@@ -35,6 +37,8 @@ pub struct Story {
     pub said_otherwise: Vec<String>,
     /// What the rack is too small for.
     pub unserved: Vec<String>,
+    /// What follows the calendar, while a night passes.
+    pub runner: Option<(CancellationToken, JoinHandle<()>)>,
 }
 
 /// How it ended.
@@ -54,6 +58,7 @@ impl Story {
             auditor,
             said_otherwise: Vec::new(),
             unserved: Vec::new(),
+            runner: None,
         }
     }
 

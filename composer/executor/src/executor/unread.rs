@@ -19,9 +19,8 @@ impl Executor {
         wish: Resolve,
     ) -> Result<(), ResolveError> {
         let inner = Arc::clone(&self.inner);
-        let halted = |error: StoreError| ResolveError::Halted(error.to_string());
         match load(&*inner.cx.store, id).await {
-            Ok(None) if !inner.is_open(id).await.map_err(halted)? => {
+            Ok(None) if !inner.is_open(id).await? => {
                 return Err(ResolveError::NotFound(id.clone()));
             }
             Ok(Some(operation)) if operation.state.has_ended() => {
@@ -32,9 +31,9 @@ impl Executor {
             }
             Ok(_) => {}
             Err(error) if error.is_unreadable() => {}
-            Err(error) => return Err(halted(error)),
+            Err(error) => return Err(error.into()),
         }
-        if let Some(why) = unreadable::reason(&inner.cx, id).await.map_err(halted)? {
+        if let Some(why) = unreadable::reason(&inner.cx, id).await? {
             let id = id.clone();
             let given_up = async move { unreadable::give_up(&inner.cx, &id, &why, &wish).await };
             return detached(given_up).await;

@@ -22,6 +22,7 @@ pub use scope::{Binding, Grants, Scope};
 use self::failures::Failures;
 use self::lockout::AccountFailures;
 use self::login::{Read, Remembered};
+use crate::audit::{Audit, Kind, Record};
 use crate::clock::{Clock, WallClock};
 use crate::composer::{Thing, Turn, tell};
 use crate::error::{ErrorCode, ServiceError};
@@ -511,9 +512,14 @@ fn first(password_hash: String) -> Result<Account, ServiceError> {
 pub async fn unlock(store: Arc<dyn Store>, name: &str) -> Result<(), ServiceError> {
     let found = read::<Account>(store.as_ref(), name).await?;
     let account = found.ok_or_else(|| ServiceError::not_found("account", name))?;
+    let audit = Arc::new(Audit::new(store.clone(), Arc::new(WallClock)));
+    let on = format!("account/{name}");
+    let record = |kind| Record::without_request(kind, "the command line", "unlock".to_owned(), on.clone());
+    audit.note(record(Kind::Began)).await?;
     Failures::new(store, Arc::new(WallClock))
         .unlock(&account.value.id)
-        .await
+        .await?;
+    audit.note(record(Kind::Ended)).await.map(drop)
 }
 
 /// Tells whoever listens what became of an account.

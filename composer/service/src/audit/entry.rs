@@ -164,6 +164,24 @@ fn digest(before: &str, seq: u64, at: Timestamp, record: &Record) -> serde_json:
 pub(super) const ADDRESSES: u64 = 1_000;
 
 impl Record {
+    /// Of a change that no request asked for.
+    pub(crate) fn without_request(kind: Kind, by: &str, what: String, on: String) -> Self {
+        Self {
+            kind,
+            by: Some(by.to_owned()),
+            role: None,
+            from: String::new(),
+            what,
+            on,
+            said: Map::new(),
+            answers: None,
+            status: None,
+            made: None,
+            times: 1,
+            paths: 1,
+        }
+    }
+
     /// For people, such as `295 addresses`.
     pub fn addresses(&self) -> String {
         let more = match self.paths {

@@ -262,6 +262,12 @@ impl Audit {
         })
     }
 
+    /// Whether the entries of a page, or later ones, were forgotten.
+    pub(crate) async fn has_forgotten(&self, page: &str) -> Result<bool, ServiceError> {
+        let before = self.head().await?.before;
+        Ok(page <= page_id(before.seq).as_str())
+    }
+
     /// At most so many of the latest, the earliest of them first.
     pub async fn latest(&self, most: u32) -> Result<Vec<Entry>, ServiceError> {
         let pages = written::<Page>(self.store.as_ref(), Order::LatestFirst, most).await?;

@@ -42,6 +42,7 @@ impl Composer {
         dry_run: bool,
     ) -> Result<Accepting, ServiceError> {
         self.endpoint(id).await?;
+        self.refuse_while_damaged()?;
         self.look_again(&BTreeSet::from([id.clone()])).await?;
         let Some(now) = self.disbelieved_at(id) else {
             let message = format!("endpoint {id} shows nothing that is not believed");

@@ -46,7 +46,7 @@ impl Composer {
         let basis = self.basis(Wanted::Named).await?;
         let Adoption { plan, left } = adopt(id, &self.input(&basis));
         if how.dry_run {
-            let change = self.would_do(plan);
+            let change = self.would_do(plan)?;
             return Ok(Adopting { change, left });
         }
         // A mark is a change, too.

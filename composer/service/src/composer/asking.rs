@@ -260,7 +260,11 @@ impl Composer {
             .collect();
         let now = self.clock.now();
         let current = record.demand_at(now);
-        let mut because = current.unwrap_or_else(|| record.demand.clone()).need.explanation;
+        let damaged = self.pauses_for_damage().into_iter();
+        let mut because: Vec<String> = damaged
+            .map(|pause| format!("what it holds may not be shown: {}", pause.reason))
+            .collect();
+        because.extend(current.unwrap_or_else(|| record.demand.clone()).need.explanation);
         because.extend(record.course.as_ref().map(|course| course.tell(now)));
         for composition in &holds {
             let gpus: Vec<&str> = composition.gpus().map(GpuId::as_str).collect();

@@ -104,17 +104,8 @@ fn record(
     said: Map<String, Value>,
 ) -> Record {
     Record {
-        kind,
-        by: Some(by.to_owned()),
-        role: None,
-        from: String::new(),
-        what: word(what),
-        on,
         said,
-        answers: None,
-        status: None,
         made: Some(made.to_string()),
-        times: 1,
-        paths: 1,
+        ..Record::without_request(kind, by, word(what), on)
     }
 }

@@ -124,7 +124,7 @@ impl Composer {
         if how.dry_run {
             return Ok(Change {
                 advice,
-                ..self.would_do(plan)
+                ..self.would_do(plan)?
             });
         }
         let mut with = Batch::new();
@@ -240,7 +240,7 @@ impl Composer {
             if how.dry_run {
                 return Ok(Change {
                     advice,
-                    ..self.would_do(plan)
+                    ..self.would_do(plan)?
                 });
             }
             self.delete_record(&mut with, record, &kept.ids()).await?;
@@ -260,7 +260,7 @@ impl Composer {
         if how.dry_run {
             return Ok(Change {
                 given_up,
-                ..self.would_do(plan)
+                ..self.would_do(plan)?
             });
         }
         let done = if plan.steps.is_empty() {

@@ -222,6 +222,13 @@ impl Composer {
                 self.rebuild_claims(damaged, &mut batch).await?;
             }
             _ => match self.store.before_flip(kind, id).await? {
+                Some(originals) if kind == Page::KIND => {
+                    // The entries after it may have been forgotten meanwhile, and then it is, too.
+                    match self.audit().has_forgotten(id).await? {
+                        true => drop(batch.discard(kind, id)),
+                        false => drop(batch.restore_in_order(kind, id, originals)),
+                    }
+                }
                 Some(originals) => drop(batch.restore(kind, id, originals)),
                 None => {
                     // A document with another name, and a long one, are not searched.

@@ -109,6 +109,9 @@ impl Composer {
         dry_run: bool,
     ) -> Result<Declared, ServiceError> {
         let declaration = with_windows_as_schedules(declaration)?;
+        if dry_run {
+            self.refuse_while_damaged()?;
+        }
         let _turn = self.turn.lock().await;
         let mut compared = self.compare(declaration, by).await?;
         self.judge_fit(&mut compared).await?;

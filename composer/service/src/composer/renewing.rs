@@ -110,17 +110,7 @@ fn record(kind: Kind, host: &HostId, outcome: Option<String>) -> Record {
         );
     }
     Record {
-        kind,
-        by: Some("agents".to_owned()),
-        role: None,
-        from: String::new(),
-        what: "renew".to_owned(),
-        on: format!("agent/{host}"),
         said,
-        answers: None,
-        status: None,
-        made: None,
-        times: 1,
-        paths: 1,
+        ..Record::without_request(kind, "agents", "renew".to_owned(), format!("agent/{host}"))
     }
 }

@@ -188,7 +188,8 @@ impl Composer {
 
     /// What compositions hold and what is bound to nothing, as was read last.
     async fn unbound(&self) -> Result<BTreeMap<CompositionId, Vec<Held>>, ServiceError> {
-        let drifts = self.drift().await?.into_iter();
+        let snapshot = self.snapshot().await?;
+        let drifts = self.drift_in(&snapshot).await?.into_iter();
         let unbound: BTreeSet<GpuId> = drifts
             .filter(|drift| drift.kind == DriftKind::Unbound)
             .map(|drift| drift.gpu)

@@ -301,7 +301,7 @@ impl Composer {
     /// Begins the operation, unless only its plan is wanted or nothing is to be done.
     pub(super) async fn begin(&self, request: Request<'_>, plan: Plan) -> Result<Change, ServiceError> {
         if request.how.dry_run {
-            return Ok(self.would_do(plan));
+            return self.would_do(plan);
         }
         if plan.steps.is_empty() {
             return self.nothing_to_do(request, plan, Batch::new()).await;
@@ -310,8 +310,9 @@ impl Composer {
         self.submit(request, operation, plan, Batch::new()).await
     }
 
-    /// The answer to a dry run.
-    pub(super) fn would_do(&self, plan: Plan) -> Change {
+    /// The answer to a dry run. A plan beside a damaged document may lack GPUs that are held.
+    pub(super) fn would_do(&self, plan: Plan) -> Result<Change, ServiceError> {
+        self.refuse_while_damaged()?;
         let at_host = plan
             .steps
             .iter()
@@ -327,10 +328,10 @@ impl Composer {
                 reason: format!("no agent on {}{unchecked}", step.target.host),
             }
         });
-        Change {
+        Ok(Change {
             skipped: skipped.collect(),
             ..Change::none(plan)
-        }
+        })
     }
 
     /// Commits what is different although no operation is needed for it, and keeps that under the key.

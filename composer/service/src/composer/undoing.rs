@@ -54,7 +54,7 @@ impl Composer {
         let comes_back = self.undo_demand(id, &operation, &mut with).await?;
         self.are_wanted(id, &done.releases, comes_back.as_ref()).await?;
         if how.dry_run {
-            return Ok(self.would_do(plan));
+            return self.would_do(plan);
         }
         self.submit(request, operation, plan, with).await
     }

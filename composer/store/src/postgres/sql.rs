@@ -53,8 +53,20 @@ pub(super) async fn apply(client: &impl GenericClient, batch: &Batch) -> Result<
     }
     let revision = advance(client, "revision", u64::from(batch.changes_documents())).await?;
     discard(client, &batch.discarded).await?;
-    for line in &batch.restored {
-        insert_line(client, line).await?;
+    for original in &batch.restored {
+        match original {
+            Original::Document { document, .. } => {
+                put_document(
+                    client,
+                    &document.kind,
+                    &document.id,
+                    document.revision,
+                    &document.json,
+                )
+                .await?;
+            }
+            Original::Line(line) => insert_line(client, line).await?,
+        }
     }
     for write in &batch.writes {
         put(client, write, revision).await?;
@@ -92,12 +104,20 @@ pub(super) async fn apply(client: &impl GenericClient, batch: &Batch) -> Result<
 async fn put(client: &impl GenericClient, write: &Write, revision: u64) -> Result<(), tokio_postgres::Error> {
     let Write { kind, id, json } = write;
     match json {
-        Some(json) => {
-            let sum = of_document(kind.as_bytes(), id.as_bytes(), revision, json.get().as_bytes());
-            execute(client, PUT, &[kind, id, &signed(revision), &json.get(), &sum]).await
-        }
+        Some(json) => put_document(client, kind, id, revision, json).await,
         None => execute(client, DELETE, &[kind, id]).await,
     }
+}
+
+async fn put_document(
+    client: &impl GenericClient,
+    kind: &str,
+    id: &str,
+    revision: u64,
+    json: &Json,
+) -> Result<(), tokio_postgres::Error> {
+    let sum = of_document(kind.as_bytes(), id.as_bytes(), revision, json.get().as_bytes());
+    execute(client, PUT, &[&kind, &id, &signed(revision), &json.get(), &sum]).await
 }
 
 /// Adds a line that must follow the operation's last one.

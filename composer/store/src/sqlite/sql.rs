@@ -44,8 +44,19 @@ pub(super) fn apply(connection: &Connection, batch: &Batch) -> Result<Committed,
     }
     let revision = advance(connection, "revision", u64::from(batch.changes_documents()))?;
     discard(connection, &batch.discarded)?;
-    for line in &batch.restored {
-        insert_line(connection, line)?;
+    for original in &batch.restored {
+        match original {
+            Original::Document { document, .. } => {
+                put_document(
+                    connection,
+                    &document.kind,
+                    &document.id,
+                    document.revision,
+                    &document.json,
+                )?;
+            }
+            Original::Line(line) => insert_line(connection, line)?,
+        }
     }
     for write in &batch.writes {
         put(connection, write, revision)?;
@@ -107,15 +118,23 @@ pub(super) fn last_revision(connection: &Connection) -> rusqlite::Result<u64> {
 fn put(connection: &Connection, write: &Write, revision: u64) -> rusqlite::Result<()> {
     let Write { kind, id, json } = write;
     match json {
-        Some(json) => {
-            let sum = of_document(kind.as_bytes(), id.as_bytes(), revision, json.get().as_bytes());
-            connection
-                .prepare_cached(PUT)?
-                .execute(params![kind, id, signed(revision), json.get(), sum])?
-        }
-        None => connection.prepare_cached(DELETE)?.execute([kind, id])?,
-    };
-    Ok(())
+        Some(json) => put_document(connection, kind, id, revision, json),
+        None => connection.prepare_cached(DELETE)?.execute([kind, id]).map(drop),
+    }
+}
+
+fn put_document(
+    connection: &Connection,
+    kind: &str,
+    id: &str,
+    revision: u64,
+    json: &Json,
+) -> rusqlite::Result<()> {
+    let sum = of_document(kind.as_bytes(), id.as_bytes(), revision, json.get().as_bytes());
+    connection
+        .prepare_cached(PUT)?
+        .execute(params![kind, id, signed(revision), json.get(), sum])
+        .map(drop)
 }
 
 /// Adds a line that must follow the operation's last one.

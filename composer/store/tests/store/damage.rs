@@ -318,6 +318,18 @@ async fn a_document_is_as_it_was_written_once_repaired() {
         assert!(!repair(&store, "composition", id).await, "{set}");
         damage(undo);
     }
+    // In its place. The flipped bit is in the revision.
+    let written = store.get("composition", "web-1").await.unwrap().unwrap();
+    damage("revision = revision + 1024");
+    let originals = store.before_flip("composition", "web-1").await.unwrap().unwrap();
+    let mut batch = Batch::new();
+    batch.restore_in_order("composition", "web-1", originals);
+    store.commit(batch).await.unwrap();
+    let again = store.get("composition", "web-1").await.unwrap().unwrap();
+    assert_eq!(
+        (again.revision, again.json.get()),
+        (written.revision, written.json.get())
+    );
     // It was written since.
     damage("doc = replace(doc, 'gpu-4', 'gpu-5')");
     let originals = store.before_flip("composition", "web-1").await.unwrap();
