@@ -4,6 +4,7 @@
 use crate::exit_code::ExitCode;
 use crate::failure::Failure;
 use crate::output::say;
+use std::future::pending;
 use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
@@ -107,18 +108,27 @@ pub fn interrupted() -> Failure {
         .with_hint("nothing was changed at any service; run it again")
 }
 
-/// Returns at SIGTERM or SIGINT.
-pub async fn until_stopped() {
-    match signal(SignalKind::terminate()) {
-        Ok(mut terminate) => {
-            tokio::select! {
-                _ = terminate.recv() => {}
-                _ = tokio::signal::ctrl_c() => {}
-            }
+/// Hears SIGTERM and SIGINT from this call on; the future ends at the first. To be called before an address is announced:
+/// a supervisor that reads the address may stop the process at once.
+pub fn stopped() -> impl Future<Output = ()> {
+    let (terminate, interrupt) = (heard(SignalKind::terminate()), heard(SignalKind::interrupt()));
+    async {
+        tokio::select! {
+            () = terminate => {}
+            () = interrupt => {}
         }
-        Err(error) => {
-            tracing::warn!("SIGTERM can't be waited for: {error}");
-            let _ = tokio::signal::ctrl_c().await;
+    }
+}
+
+fn heard(kind: SignalKind) -> impl Future<Output = ()> {
+    let signal = signal(kind);
+    async {
+        match signal {
+            Ok(mut signal) => drop(signal.recv().await),
+            Err(error) => {
+                tracing::warn!("a signal can't be waited for: {error}");
+                pending().await
+            }
         }
     }
 }
@@ -126,7 +136,21 @@ pub async fn until_stopped() {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::future::pending;
+    use std::process::Command;
+
+    #[tokio::test]
+    async fn a_signal_that_comes_before_it_is_waited_for_is_heard() {
+        let stopped = stopped();
+        let this = std::process::id().to_string();
+        assert!(
+            Command::new("kill")
+                .args(["-TERM", &this])
+                .status()
+                .unwrap()
+                .success()
+        );
+        stopped.await;
+    }
 
     #[tokio::test(start_paused = true)]
     async fn what_only_looks_is_left_and_what_opens_something_has_a_while() {

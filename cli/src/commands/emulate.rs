@@ -5,7 +5,7 @@ use crate::exit_code::ExitCode;
 use crate::failure::Failure;
 use crate::output::human::counted;
 use crate::output::say;
-use crate::stop::until_stopped;
+use crate::stop::stopped;
 use crate::wire_up::{self, EndpointInfo, RackServing};
 use clap::ArgGroup;
 use std::net::SocketAddr;
@@ -84,16 +84,18 @@ async fn emulate(named: &str, listen: SocketAddr, data_dir: PathBuf, fault_contr
     if let Some(url) = running.fault_control_url() {
         say(&format!("faults are taken at {url}"));
     }
+    let stopped = stopped();
     announce(running.endpoints(), running.username(), &data_dir);
-    until_stopped().await;
+    stopped.await;
     running.stop().await;
     Ok(ExitCode::Ok)
 }
 
 async fn replay(tree: &Path, listen: SocketAddr, data_dir: &Path) -> Outcome {
     let served = wire_up::serve_recording(tree, listen, data_dir).await?;
+    let stopped = stopped();
     announce(served.endpoints(), served.username(), data_dir);
-    until_stopped().await;
+    stopped.await;
     served.stop().await;
     Ok(ExitCode::Ok)
 }

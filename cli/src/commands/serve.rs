@@ -8,7 +8,7 @@ use crate::failure::Failure;
 use crate::follow::{duration, some_time};
 use crate::output::human::counted;
 use crate::output::say;
-use crate::stop::until_stopped;
+use crate::stop::stopped;
 use crate::wire_up::{
     self, AnyConnector, EventOptions, Limits, ManagerFiles, Rack, RackServing, ServedApi, ServedRack,
     SiteCertificate, StoreArgs,
@@ -308,9 +308,10 @@ pub async fn run(args: ServeArgs) -> Outcome {
     )
     .await?;
     let mut served = None;
+    let stopped = stopped();
     let managed = tokio::select! {
         never = manage(&args, rack, &composer, &api, &mut served) => never.map(|never| match never {}),
-        () = until_stopped() => {
+        () = stopped => {
             say("stopping; operations under way are carried on at the next start");
             Ok(ExitCode::Ok)
         }

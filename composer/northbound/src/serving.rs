@@ -128,28 +128,31 @@ impl Serving {
     }
 
     /// Serves by what the files say, for as long as somebody waits for it.
-    pub async fn watch(self: Arc<Self>) {
+    pub fn watch(self: Arc<Self>) -> impl Future<Output = ()> {
+        // SIGHUP would end the process until it is heard.
         let mut hangup = signal(SignalKind::hangup()).ok();
-        let mut told = None;
-        loop {
-            let asked = async {
-                match &mut hangup {
-                    Some(hangup) => drop(hangup.recv().await),
-                    None => std::future::pending().await,
+        async move {
+            let mut told = None;
+            loop {
+                let asked = async {
+                    match &mut hangup {
+                        Some(hangup) => drop(hangup.recv().await),
+                        None => std::future::pending().await,
+                    }
+                };
+                tokio::select! {
+                    () = asked => told = None,
+                    () = tokio::time::sleep(EACH) => {}
                 }
-            };
-            tokio::select! {
-                () = asked => told = None,
-                () = tokio::time::sleep(EACH) => {}
+                // While both files are replaced they do not fit for a moment; and once is enough.
+                // A damaged own certificate must not keep a renewed one of the site from being served.
+                let renewed = self.own.renew().await.and(self.renew());
+                let trouble = renewed.err().map(|error| error.to_string());
+                if let Some(text) = trouble.as_ref().filter(|text| told.as_ref() != Some(*text)) {
+                    tracing::warn!("the certificate of before is still served: {text}");
+                }
+                told = trouble;
             }
-            // While both files are replaced they do not fit for a moment; and once is enough.
-            // A damaged own certificate must not keep a renewed one of the site from being served.
-            let renewed = self.own.renew().await.and(self.renew());
-            let trouble = renewed.err().map(|error| error.to_string());
-            if let Some(text) = trouble.as_ref().filter(|text| told.as_ref() != Some(*text)) {
-                tracing::warn!("the certificate of before is still served: {text}");
-            }
-            told = trouble;
         }
     }
 }

@@ -5,7 +5,7 @@ use crate::commands::Outcome;
 use crate::exit_code::ExitCode;
 use crate::failure::Failure;
 use crate::output::say;
-use crate::stop::until_stopped;
+use crate::stop::stopped;
 use poolwright_agent::folder::Folder;
 use poolwright_agent::serve::{Options, serve as begin};
 use std::net::{SocketAddr, TcpListener};
@@ -47,8 +47,9 @@ pub async fn serve(args: &ServeArgs) -> Outcome {
         failed(format!("the agent can't serve: {error}"))
             .with_hint("its key and certificate come into that folder when it is enrolled: docs/HOSTS.md")
     })?;
+    let stopped = stopped();
     say(&format!("the agent listens at {}", agent.address));
-    until_stopped().await;
+    stopped.await;
     agent.stop().await;
     Ok(ExitCode::Ok)
 }
