@@ -7,24 +7,15 @@ use poolwright_executor::Clock as _;
 use poolwright_service::audit::{Audit, Broken, Entry, KEPT, Kind, MOST, Mark, Record};
 use poolwright_service::clock::WallClock;
 use poolwright_store::{Batch, SqliteStore, Store};
-use serde_json::Map;
 use serde_json::value::to_raw_value;
 use std::sync::Arc;
 
 fn asked(n: u64) -> Record {
+    let on = format!("/api/v1/thing/{n}");
     Record {
-        kind: Kind::Asked,
-        by: Some("kim".to_owned()),
         role: Some("Operator".to_owned()),
         from: "10.0.0.7".to_owned(),
-        what: "POST".to_owned(),
-        on: format!("/api/v1/thing/{n}"),
-        said: Map::new(),
-        answers: None,
-        status: None,
-        made: None,
-        times: 1,
-        paths: 1,
+        ..Record::without_request(Kind::Asked, "kim", "POST".to_owned(), on)
     }
 }
 

@@ -377,8 +377,8 @@ pub const ROWS: [Row; 104] = [
     ),
     covered(
         75,
-        "A manager is started with a copy of another manager's data directory, on the same PostgreSQL database",
-        "It does not serve while the other lives; once that is dead, it waits for what was sent as after any other",
+        "A manager starts with a copied data directory on the same PostgreSQL database",
+        "It refuses to serve beside the running original; after the death of the original it waits for outstanding requests",
     ),
     covered(
         76,

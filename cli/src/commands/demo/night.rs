@@ -100,8 +100,7 @@ impl Story {
         passed
     }
 
-    /// Ends the runner, also that of a story that was interrupted: the store is not closed while it works. What it was doing is
-    /// in the journal.
+    /// Ends the runner before the store is closed, also after an interrupt. Its unfinished work is in the journal.
     pub async fn end_runner(&mut self) {
         if let Some((stop, runner)) = self.runner.take() {
             stop.cancel();

@@ -165,7 +165,7 @@ pub(super) const ADDRESSES: u64 = 1_000;
 
 impl Record {
     /// Of a change that no request asked for.
-    pub(crate) fn without_request(kind: Kind, by: &str, what: String, on: String) -> Self {
+    pub fn without_request(kind: Kind, by: &str, what: String, on: String) -> Self {
         Self {
             kind,
             by: Some(by.to_owned()),

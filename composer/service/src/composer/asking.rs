@@ -262,7 +262,7 @@ impl Composer {
         let current = record.demand_at(now);
         let damaged = self.pauses_for_damage().into_iter();
         let mut because: Vec<String> = damaged
-            .map(|pause| format!("what it holds may not be shown: {}", pause.reason))
+            .map(|pause| format!("possibly incomplete: {}", pause.reason))
             .collect();
         because.extend(current.unwrap_or_else(|| record.demand.clone()).need.explanation);
         because.extend(record.course.as_ref().map(|course| course.tell(now)));
