@@ -18,6 +18,16 @@ PEER_COMMANDS=(
     "tar:tar"
 )
 
+# One run at a time in a checkout: another one would install and build under this one. The lock ends with this process and
+# with what it started.
+take_lock() {
+    mkdir -p reports && exec 9>>reports/.lock || die "reports/ can't be written: is the disk full?"
+    # Steps of a killed run take up to 30 s to end.
+    flock --nonblock 9 || { echo "waiting up to 60 s for process $(<reports/.lock)" >&2 && flock --timeout 60 9; } ||
+        die "process $(<reports/.lock) runs in this checkout, or what it started still does: wait for it, or end it"
+    echo $$ >reports/.lock
+}
+
 # Everything that is missing, as Debian package names.
 missing_packages() {
     local entry
@@ -33,13 +43,20 @@ as_root() {
     if [[ $EUID -eq 0 ]]; then "$@"; else sudo -n "$@"; fi
 }
 
+# While this file is there, no package starts its server.
+POLICY=/usr/sbin/policy-rc.d
+OUR_POLICY=$'#!/bin/sh\n# By tests/run, while it installs packages.\nexit 101'
+
+remove_policy() {
+    if [[ -e $POLICY && $(<"$POLICY") == "$OUR_POLICY" ]]; then as_root rm -f "$POLICY"; fi
+}
+
 # Installs without recommends, and without letting a package start its server.
 install_packages() {
-    local policy=/usr/sbin/policy-rc.d ours=no status=0
-    if [[ ! -e $policy ]]; then
-        ours=yes
-        printf '#!/bin/sh\nexit 101\n' | as_root tee "$policy" >/dev/null
-        as_root chmod 755 "$policy"
+    local status=0
+    if [[ ! -e $POLICY ]]; then
+        echo "$OUR_POLICY" | as_root tee "$POLICY" >/dev/null
+        as_root chmod 755 "$POLICY"
     fi
     # A cluster for everybody is not wanted, nor the time that it takes.
     if [[ ! -e /etc/postgresql-common/createcluster.conf ]]; then
@@ -49,13 +66,14 @@ install_packages() {
     as_root apt-get update -qq &&
         as_root env DEBIAN_FRONTEND=noninteractive \
             apt-get install -qq -y --no-install-recommends "$@" >/dev/null || status=$?
-    [[ $ours == no ]] || as_root rm -f "$policy"
+    remove_policy
     return "$status"
 }
 
 install_peers() {
     PATH=$PATH:/usr/sbin:/sbin # where Debian keeps nginx; not in everybody's PATH
     command -v cargo >/dev/null || die "cargo is missing: install Rust (https://rustup.rs)"
+    remove_policy # of a run that was killed
 
     local packages
     mapfile -t packages < <(missing_packages | tr ' ' '\n' | sort -u)
@@ -75,7 +93,7 @@ install_peers() {
 install_nextest() {
     command -v cargo-nextest >/dev/null && return
     echo "installing cargo-nextest (a build of some minutes)" >&2
-    cargo install --quiet --locked cargo-nextest@0.9.143 --no-default-features --features default-no-update ||
+    setpriv --pdeathsig TERM cargo install --quiet --locked cargo-nextest@0.9.143 --no-default-features --features default-no-update ||
         die "cargo could not install cargo-nextest"
     PATH=$PATH:${CARGO_HOME:-$HOME/.cargo}/bin
 }
@@ -104,7 +122,7 @@ install_python_tools() {
     echo "installing the Python tools of tests/requirements.txt into .venv" >&2
     rm -rf .venv
     python3 -m venv .venv &&
-        .venv/bin/python -m pip install --quiet --disable-pip-version-check \
+        setpriv --pdeathsig TERM .venv/bin/python -m pip install --quiet --disable-pip-version-check \
             --requirement tests/requirements.txt --constraint tests/constraints.txt ||
         die "the Python tools could not be installed into .venv"
     echo "$pins" >.venv/pins

@@ -115,14 +115,18 @@ def judge(report, patterns, status):
     return f"no failure matches {', '.join(unmet)}" if unmet else None
 
 
-# Where else the checks of a suite are. What all suites share is in tests/lib.
+# What the checks of a suite are in, beside its file. What all suites share is in tests/lib.
 CHECKS = {
-    "hotplug": "tests/hotplug",
-    "redfish": "tests/conformance",
-    "conformance": "tests/conformance",
-    "layering": "tests/tests",
-    "torture": "tests/src/torture",
-    "power": "tests/src/power",
+    "hotplug": ("tests/hotplug/", "tests/guests/"),
+    "redfish": ("tests/conformance/",),
+    "conformance": ("tests/conformance/",),
+    "badinput": ("tests/src/hostile.rs",),
+    "layering": ("tests/tests/", "tests/src/faults/", ".config/"),
+    "torture": ("tests/src/torture/",),
+    "power": ("tests/src/power/",),
+    "unit": (".config/",),
+    "postgres": (".config/",),
+    "highs": (".config/",),
 }
 
 
@@ -132,16 +136,14 @@ def changed(suites):
     known = subprocess.run(["git", "cat-file", "-e", f"{commit}^{{commit}}"], capture_output=True)
     if not commit or known.returncode != 0:
         return suites
-    names = git("diff", "--name-only", commit, "--", "tests").splitlines()
-    names += git("ls-files", "--others", "--exclude-standard", "--", "tests").splitlines()
-    folders = {name.rpartition("/")[0] for name in names}
-    if "tests/lib" in folders:
-        return suites
-    return [
-        name
-        for name in suites
-        if f"{SUITES}/{name}" in names or f"{PLANTS}/{name}" in names or CHECKS.get(name) in folders
-    ]
+    files = git("diff", "--name-only", commit).splitlines()
+    files += git("ls-files", "--others", "--exclude-standard").splitlines()
+
+    def is_due(name):
+        places = ("tests/lib/", f"{SUITES}/{name}", f"{PLANTS}/{name}", *CHECKS.get(name, ()))
+        return any(file.startswith(places) for file in files)
+
+    return [name for name in suites if is_due(name)]
 
 
 def record_passed():
@@ -149,7 +151,7 @@ def record_passed():
     if git("status", "--porcelain").strip():
         return f"not recorded in {PASSED}: commit the changes in the tree first"
     PASSED.write_text(git("rev-parse", "HEAD"))
-    return f"recorded in {PASSED}"
+    return f"recorded in {PASSED}: commit it"
 
 
 def git(*arguments, at="."):

@@ -30,7 +30,6 @@ start_postgres() {
     local programs log=$SUITE_DIR/postgres.log
     programs=$(postgres_programs) || die "no PostgreSQL server under /usr/lib/postgresql"
     POSTGRES_DIR=$(mktemp -d /tmp/poolwright-postgres.XXXXXX)
-    POSTGRES_PORT=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
     (cd "$POSTGRES_DIR" && make_certificates server && make_certificates other) >"$SUITE_DIR/openssl.log" 2>&1 ||
         die "openssl could not make certificates: $SUITE_DIR/openssl.log"
     chmod 755 "$POSTGRES_DIR"
@@ -41,8 +40,9 @@ start_postgres() {
     # Who is in the role `guarded` has a password to tell.
     sed -i '1i host all +guarded 127.0.0.1/32 scram-sha-256' "$POSTGRES_DIR/data/pg_hba.conf"
     : >"$log"
-    # setpriv ends the server when this shell ends, however it ends.
-    setpriv --pdeathsig TERM "$(command -v bash)" -c 'exec "$@"' start $(postgres_command "$programs") >>"$log" 2>&1 &
+    POSTGRES_PORT=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
+    # setpriv ends the server when this shell ends, however it ends; on INT it does not wait for its clients.
+    setpriv --pdeathsig INT "$(command -v bash)" -c 'exec "$@"' start $(postgres_command "$programs") >>"$log" 2>&1 &
     POSTGRES_PID=$!
     local tries
     for ((tries = 0; tries < 300; tries++)); do
@@ -59,7 +59,7 @@ start_postgres() {
 }
 
 postgres_command() {
-    [[ $EUID -ne 0 ]] || echo setpriv --reuid postgres --regid postgres --init-groups --pdeathsig TERM
+    [[ $EUID -ne 0 ]] || echo setpriv --reuid postgres --regid postgres --init-groups --pdeathsig INT
     echo "$1/postgres" -D "$POSTGRES_DIR/data" -c "listen_addresses=127.0.0.1" -c "port=$POSTGRES_PORT" \
         -c "unix_socket_directories=$POSTGRES_DIR" -c max_connections=200 -c ssl=on \
         -c "ssl_cert_file=$POSTGRES_DIR/server.pem" -c "ssl_key_file=$POSTGRES_DIR/server.key"

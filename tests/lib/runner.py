@@ -132,7 +132,9 @@ class Run:
         self.steps.append(step)
 
     def stop(self):
-        """Ends what runs: each step has time to end what it started."""
+        """Ends what runs: each step has time to end what it started. Another signal must not interrupt that."""
+        for sent in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(sent, signal.SIG_IGN)
         for step in self.running:
             if step.process.returncode is None:
                 os.kill(step.process.pid, signal.SIGTERM)
@@ -146,20 +148,22 @@ class Run:
         self.end_orphans()
 
     def end_orphans(self):
-        """Ends processes that steps left behind; returns their names."""
-        left = orphans()
-        for pid, _ in left:
-            with contextlib.suppress(OSError):
-                os.kill(pid, signal.SIGKILL)
-                os.waitpid(pid, 0)
-        return [name for _, name in left]
+        """Ends processes that steps left behind, and then the children of those; returns their names."""
+        names = []
+        while left := orphans():
+            for pid, name in left:
+                names.append(name)
+                with contextlib.suppress(OSError):
+                    os.kill(pid, signal.SIGKILL)
+                    os.waitpid(pid, 0)
+        return names
 
     def command(self, name, *command):
         """Runs a command to its end; returns whether it passed."""
         say(f"── {name}: {' '.join(command)}")
         step = self.start(Step(name, command)).wait()
         step.ok = step.process.returncode == 0
-        failures = [] if step.ok else [f"{' '.join(command)} ended with {step.process.returncode}{disk_is_full()}"]
+        failures = [] if step.ok else [f"{' '.join(command)} ended with {step.process.returncode}{disk_is_full()}: {step.output}"]
         if not step.ok:
             say(step.tail())
         step.finish({"failures": failures})
@@ -263,7 +267,7 @@ def committed_minutes():
 
 def arguments():
     parser = argparse.ArgumentParser(prog="tests/run", add_help=False)
-    for option in ("full", "lints", "plant", "planted"):
+    for option in ("full", "lints", "plant"):
         parser.add_argument(f"--{option}", action="store_true")
     parser.add_argument("names", nargs="*")
     given = parser.parse_args()
@@ -273,14 +277,9 @@ def arguments():
             fail(f"{SUITES / name} is not executable: chmod +x it")
         if not header(SUITES / name, "what") or not header(SUITES / name, "limit"):
             fail(f"{SUITES / name} lacks a line '# what:' or '# limit:'")
-    unknown = [name for name in given.names if name not in there]
-    if unknown:
-        fail(f"no suite {unknown[0]}; there are: {' '.join(there)}")
-    if given.plant and not given.names:
-        fail("--plant needs the name of a suite")
     given.all = not given.names
     if given.all:
-        given.names = [name for name in there if given.full or given.planted or header(SUITES / name, "tier") != ["full"]]
+        given.names = [name for name in there if given.full or given.plant or header(SUITES / name, "tier") != ["full"]]
     return given
 
 
@@ -294,12 +293,11 @@ def room_on_disk(given):
 
 def run(run, given):
     """Every step; a failed build ends it early."""
-    only_plants = given.plant or given.planted
     # Earlier results of these suites no longer hold, even if this run ends before it reaches them.
     for name in given.names:
-        (REPORTS / f"{name}{'-planted' if only_plants else ''}.json").unlink(missing_ok=True)
+        (REPORTS / f"{name}{'-planted' if given.plant else ''}.json").unlink(missing_ok=True)
     # A plant that no longer fits the code is found before anything is built.
-    if given.all or only_plants:
+    if given.all or given.plant:
         plants.check(given.names)
     if given.lints:
         run.command("formatting", "cargo", "fmt", "--all", "--check")
@@ -309,10 +307,10 @@ def run(run, given):
     # For the commands of the README.
     if given.full and "docs" in given.names and not run.command("release-build", "cargo", "build", "--release", "--bins"):
         return
-    if not only_plants:
+    if not given.plant:
         run.suites(given.names)
     to_plant = []
-    if only_plants or (given.full and given.all):
+    if given.plant or (given.full and given.all):
         to_plant = given.names
     elif given.all:
         to_plant = plants.changed(given.names)
@@ -321,7 +319,7 @@ def run(run, given):
             say(f"a step failed, so no fault was planted for {' '.join(to_plant)}")
         return
     detected = [run.plant(name) for name in to_plant]
-    if all(detected) and given.all and (given.planted or given.full):
+    if all(detected) and given.all and (given.plant or given.full):
         say(plants.record_passed())
 
 
