@@ -23,9 +23,10 @@ PEER_COMMANDS=(
 take_lock() {
     mkdir -p reports && exec 9>>reports/.lock || die "reports/ can't be written: is the disk full?"
     # Steps of a killed run take up to 30 s to end.
-    flock --nonblock 9 || { echo "waiting up to 60 s for process $(<reports/.lock)" >&2 && flock --timeout 60 9; } ||
-        die "process $(<reports/.lock) runs in this checkout, or what it started still does: wait for it, or end it"
-    echo $$ >reports/.lock
+    local other="another run, $(<reports/.lock), uses this checkout"
+    flock --nonblock 9 || { echo "$other: waiting up to 60 s for its end" >&2 && flock --timeout 60 9; } ||
+        die "$other: wait for it, or end it (kill PID); if it is gone, fuser reports/.lock shows what it left"
+    echo "PID $$ since $(date +%H:%M)" >reports/.lock
 }
 
 # Everything that is missing, as Debian package names.
@@ -81,7 +82,8 @@ install_peers() {
         command -v apt-get >/dev/null ||
             die "missing, and there is no apt-get to install it: ${packages[*]} (names of Debian packages)"
         echo "installing ${packages[*]}" >&2
-        install_packages "${packages[@]}" || die "apt-get could not install: ${packages[*]}"
+        install_packages "${packages[@]}" ||
+            die "apt-get could not install, as root or with sudo without a password: ${packages[*]}"
     fi
 
     install_nextest
@@ -106,7 +108,7 @@ unpack_kernel() {
     # Under another name until it is whole: a killed run leaves nothing that looks complete.
     local new=$folder.new
     package=$(kernel_package) || { as_root apt-get update -qq && package=$(kernel_package); } ||
-        die "apt-get knows no package linux-image-cloud-amd64"
+        die "apt-get has no package linux-image-cloud-amd64: the guests need that of Debian on x86-64"
     rm -rf "$folder" "$new" && mkdir -p "$new" &&
         (cd "$new" && apt-get download -qq "$package" && dpkg -x ./*.deb . && rm ./*.deb) && mv "$new" "$folder" ||
         die "the kernel $package could not be unpacked into $folder"
