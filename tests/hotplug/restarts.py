@@ -63,7 +63,7 @@ def while_it_goes(lab):
     start_again(lab)
     lab.check(not is_told(guest), "the kernel that has started was not told yet")
     lab.suite.equal(lab.seen_by(), [ONE], "manager: a kernel that starts has it again")
-    lab.ended_well(lab.manager.poolwright("resume", "--endpoint", "lab"), "and then it goes on")
+    lab.ended_well(lab.manager.poolwright("resume", "--endpoint", "lab", "--yes"), "and then it goes on")
     lab.over("the detach ends")
     # A question that the manager asks over its connection from before the start is lost: then nothing is unbound.
     if lab.where()[0] == ONE:
