@@ -1,6 +1,7 @@
-"""A story of managers in turn: what one does that knows an older time is refused by an agent that has seen a later one."""
+"""A story of two managers: one goes on with a restored copy of the database, and an agent refuses the other one."""
 
 import secrets
+import shutil
 
 import postgres
 from lab import LabManager
@@ -10,32 +11,41 @@ from with_agents import AGENT, enrol, have_agents, serve
 
 
 def put_back(lab):
-    """A manager whose database was put back to an older copy changes nothing at an agent until that is enrolled again."""
+    """Once an older copy of the database is accepted, its manager is in charge at agents; one that still has the database from
+    before changes nothing there until the agent is enrolled again."""
     have_agents(lab, ONE)
     key = secret_file(SUITE_DIR, "cluster-key", secrets.token_hex(32))
-    with postgres.served() as database:
+    restored, replaced = (LabManager(lab.folder / name, SUITE_DIR / f"{name}-manager.log") for name in ("restored", "replaced"))
+    with postgres.served() as database, lab.managed_by(restored):
+
+        def start(manager, name):
+            manager.options = ("--store", database.url(name), "--cluster-key-file", key)
+            manager.start()
+
         database.create("pool")
-        shared = LabManager(lab.folder / "shared", SUITE_DIR / "shared-manager.log")
-
-        def start(name):
-            shared.options = ("--store", database.url(name), "--cluster-key-file", key)
-            shared.start()
-
-        with lab.managed_by(shared):
-            start("pool")
-            lab.add()
-            enrol(lab, [ONE], "/kept/another-agent")
-            lab.ended_well(lab.attach(ONE), "attached by a manager under its lease")
-            shared.stop()
-            database.dump("pool", SUITE_DIR / "older.dump")
-            for change, what in ((lab.detach, "detached"), (lambda: lab.attach(ONE), "attached")):
-                start("pool")
-                lab.ended_well(change(), f"{what} by one that came after it")
-                shared.stop()
-            database.restore(SUITE_DIR / "older.dump", "older")
-            start("older")
-            lab.ended_well(shared.poolwright("resume", "--restored"), "the older copy is accepted")
+        start(restored, "pool")
+        lab.add()
+        enrol(lab, [ONE], "/kept/another-agent")
+        lab.ended_well(lab.attach(ONE), "attached by a manager under its lease")
+        restored.stop()
+        shutil.copytree(restored.folder, replaced.folder)
+        database.dump("pool", SUITE_DIR / "older.dump")
+        for change, what in ((lab.detach, "detached"), (lambda: lab.attach(ONE), "attached")):
+            start(restored, "pool")
+            lab.ended_well(change(), f"{what} by one that came after it")
+            restored.stop()
+        database.restore(SUITE_DIR / "older.dump", "older")
+        start(restored, "older")
+        lab.ended_well(restored.poolwright("resume", "--restored"), "the older copy is accepted")
+        for change, what in ((lab.detach, "detached"), (lambda: lab.attach(ONE), "attached")):
+            lab.ended_well(change(), f"{what} with the older copy")
+        restored.stop()
+        lab.manager = replaced
+        try:
+            start(replaced, "pool")
             refused_and_believed_again(lab)
+        finally:
+            replaced.stop()
     lab.guests[ONE].agent = AGENT
     serve(lab, ONE)
 
@@ -50,7 +60,7 @@ def refused_and_believed_again(lab):
     lab.suite.equal(lab.where(), (ONE, "attached"), "manager: what was refused: it is in use as before")
     enrol(lab, [ONE], "/kept/another-agent")
     lab.ended_well(lab.detach(), "enrolled again, the agent believes the manager")
-    lab.is_at(None, "by a manager that was put back")
+    lab.is_at(None, "by a manager that was replaced")
 
 
 STORIES = (put_back,)
