@@ -149,14 +149,15 @@ class Run:
 
     def end_orphans(self):
         """Ends processes that steps left behind, and then the children of those; returns their names."""
-        names = []
-        while left := orphans():
-            for pid, name in left:
-                names.append(name)
+        names = {}
+        # One that can't be ended, such as another account's, is tried once.
+        while left := {pid: name for pid, name in orphans() if pid not in names}:
+            names |= left
+            for pid in left:
                 with contextlib.suppress(OSError):
                     os.kill(pid, signal.SIGKILL)
                     os.waitpid(pid, 0)
-        return names
+        return list(names.values())
 
     def command(self, name, *command):
         """Runs a command to its end; returns whether it passed."""

@@ -222,7 +222,7 @@ impl Agent {
                 number(record.epoch),
                 number(request.epoch)
             );
-            let hint = "if its leases began anew, as after a restore: enrol the agent again, it forgets the number then";
+            let hint = "change this host with that manager; if this one is to be in charge, enrol the agent again: it then forgets the number";
             return Err(DriverError::new(ErrorKind::Conflict, message).with_hint(hint));
         }
         if request.epoch > record.epoch {
