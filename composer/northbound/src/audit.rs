@@ -91,7 +91,7 @@ pub(crate) async fn follow(State(api): State<Api>, mut request: Request, next: N
 async fn with_small_body(request: Request, within: Duration) -> Request {
     let length = request.headers().get(header::CONTENT_LENGTH);
     let length = length.and_then(|length| length.to_str().ok()?.parse::<usize>().ok());
-    if reads(request.method()) || length.is_none_or(|length| length > SMALL) {
+    if length.is_none_or(|length| length > SMALL) {
         return request;
     }
     let (parts, body) = request.into_parts();

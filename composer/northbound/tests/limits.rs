@@ -214,6 +214,25 @@ fn a_body_that_does_not_come_in_time_is_not_waited_for() {
 }
 
 #[test]
+fn a_body_that_follows_its_head_keeps_the_connection_also_where_no_method_takes_one() {
+    let served = Served::with(patient());
+    let login = &served.login;
+    for method in ["GET", "OPTIONS", "DELETE"] {
+        let mut client = served.connect().unwrap();
+        client.say(&format!(
+            "{method} /api/v1/schedules HTTP/1.1\r\nhost: a\r\n{login}content-length: 2\r\n\r\n"
+        ));
+        // So that a manager that does not wait for the body has answered.
+        std::thread::sleep(SOON);
+        let next = format!("GET /api/v1/schedules HTTP/1.1\r\nhost: a\r\nconnection: close\r\n{login}\r\n");
+        client.say(&format!("{{}}{next}"));
+        let told = client.rest();
+        assert_eq!(told.matches("HTTP/1.1 ").count(), 2, "{method}: {told}");
+    }
+    served.stop();
+}
+
+#[test]
 fn before_it_is_known_who_asks_a_body_has_four_kibibytes() {
     let served = Served::with(patient());
     let log_in = |length: usize, chunked: bool| {
