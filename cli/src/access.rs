@@ -137,19 +137,6 @@ pub fn read_password(file: &Path) -> Result<String, Failure> {
     Ok(password.to_owned())
 }
 
-/// Certificate authorities from their file.
-pub fn read_authority(file: &Path) -> Result<String, Failure> {
-    let text = fs::read(file).map_err(|error| Failure::file(file, "read", &error))?;
-    let text = String::from_utf8(text).unwrap_or_default();
-    match text.contains("-----BEGIN CERTIFICATE-----") {
-        true => Ok(text),
-        false => Err(
-            Failure::usage(format!("{} holds no certificate in PEM form", file.display()))
-                .with_hint("give a PEM file with at least one CA certificate"),
-        ),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -12,6 +12,7 @@ use crate::access::read_password;
 use crate::exit_code::ExitCode;
 use crate::failure::Failure;
 use crate::output::say;
+use crate::service_failure::refused;
 use crate::wire_up;
 use poolwright_service::{ErrorCode, ServiceError};
 use reqwest::{Method, StatusCode};
@@ -365,12 +366,11 @@ impl Manager {
                 "check --username and --password-file; the first password is DATA_DIR/initial-admin-password";
             return Failure::new(code, message).with_hint(error.hint.unwrap_or_else(|| hint.to_owned()));
         }
-        let mut failure: Failure = ServiceError {
+        let mut failure = refused(ServiceError {
             hint: error.hint,
             details: error.details,
             ..ServiceError::new(known.unwrap_or(ErrorCode::Internal), error.message)
-        }
-        .into();
+        });
         failure.may_pass = known == Some(ErrorCode::Unavailable);
         if let Some(operation) = error.operation {
             if !failure.message.contains(&operation) {

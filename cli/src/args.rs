@@ -3,7 +3,8 @@
 use crate::commands;
 use crate::output::Format;
 use clap::error::{ContextKind, ContextValue};
-use clap::{ArgAction, CommandFactory, Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
+use poolwright_terminal::EveryCommand;
 use std::ffi::OsString;
 
 /// Composes servers out of pooled GPUs: finds the GPUs, sizes models for them, plans who gets which, and moves
@@ -15,51 +16,6 @@ pub struct Arguments {
     pub every: EveryCommand,
     #[command(subcommand)]
     pub command: Command,
-}
-
-/// Options that every command accepts.
-#[derive(Debug, clap::Args)]
-pub struct EveryCommand {
-    /// How results are written: table if left out; json for a plan over time (`plan --instance`, `--ahead`) that does not go to a
-    /// terminal
-    #[arg(
-        short,
-        long,
-        global = true,
-        value_enum,
-        value_name = "FORM",
-        help_heading = "Every command"
-    )]
-    output: Option<Format>,
-    /// Say more on stderr; twice for still more (RUST_LOG goes before it)
-    #[arg(short, long, global = true, action = ArgAction::Count, help_heading = "Every command")]
-    pub verbose: u8,
-}
-
-/// The command line of a host's agent alone: an agent runs for as long as its host, and the descriptions of all other
-/// commands would stay in its memory with the code that makes them.
-#[derive(Debug, Parser)]
-#[command(name = "poolwright", bin_name = "poolwright")]
-struct OfAgent {
-    #[command(flatten)]
-    every: EveryCommand,
-    #[command(subcommand)]
-    command: AgentAlone,
-}
-
-#[derive(Debug, Subcommand)]
-enum AgentAlone {
-    Agent(commands::agent::AgentArgs),
-}
-
-impl From<OfAgent> for Arguments {
-    fn from(OfAgent { every, command }: OfAgent) -> Self {
-        let AgentAlone::Agent(args) = command;
-        Self {
-            every,
-            command: Command::Agent(args),
-        }
-    }
 }
 
 const EXAMPLES: &str = "\
@@ -168,7 +124,7 @@ pub enum Command {
     /// Hosts, closed for a time and over their life, and the agents on them
     Host(commands::host::HostArgs),
     /// The host's side: what this host has
-    Agent(commands::agent::AgentArgs),
+    Agent(poolwright_agent::commands::AgentArgs),
     /// Check that everything is well
     Doctor(commands::doctor::DoctorArgs),
 }
@@ -177,12 +133,6 @@ pub enum Command {
 /// environment sets among that, as if it had to be given.
 pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Arguments, clap::Error> {
     let typed = with_get(arguments);
-    if typed.get(1).is_some_and(|first| first == "agent") {
-        // Help and errors come from the whole parser.
-        if let Ok(of_agent) = OfAgent::try_parse_from(&typed) {
-            return Ok(of_agent.into());
-        }
-    }
     Arguments::try_parse_from(&typed).map_err(|error| {
         if !error.use_stderr() {
             return error;
@@ -265,30 +215,6 @@ mod tests {
     }
 
     #[test]
-    fn an_agent_s_command_line_is_read_as_with_all_commands() {
-        let read = |line: &str| {
-            let typed = ["poolwright"].into_iter().chain(line.split(' '));
-            let typed: Vec<OsString> = typed.map(OsString::from).collect();
-            let told = |arguments: Arguments| format!("{arguments:?}");
-            let whole = Arguments::try_parse_from(&typed).map(told);
-            (parse(typed).map(told), whole)
-        };
-        for line in [
-            "agent serve --dir /a --listen 10.0.0.7:8444",
-            "agent inventory -o json -vv",
-            "agent -v watch --for 10s",
-        ] {
-            let (read, whole) = read(line);
-            assert_eq!(read.expect(line), whole.expect(line));
-        }
-        for line in ["agent --help", "agent serve --no-such", "agent"] {
-            let (read, whole) = read(line);
-            let (read, whole) = (read.expect_err(line), whole.expect_err(line));
-            assert_eq!(read.to_string(), whole.to_string(), "{line}");
-        }
-    }
-
-    #[test]
     fn what_other_tools_call_otherwise_is_found() {
         for (theirs, ours) in ELSEWHERE {
             let error = parse(["poolwright", theirs].map(OsString::from))
@@ -360,7 +286,9 @@ mod tests {
 
     /// The commands in a help: lines that begin with our name, with those that go on from them.
     fn examples(help: &str) -> Vec<String> {
-        let joined = help.replace("\\\n", " ");
+        let joined = help
+            .replace("\\\n", " ")
+            .replace("poolwright-agent ", "poolwright agent ");
         let commands = joined.lines().flat_map(|line| line.split(['&', '|', '>']));
         commands
             .map(|line| line.trim().trim_start_matches("sudo "))

@@ -7,9 +7,11 @@ use crate::names;
 use crate::output::human::counted;
 use crate::output::say;
 use crate::progress::Progress;
+use crate::service_failure::operation_exit_code;
 use poolwright_executor::{Operation, StepRecord, StepState};
 use poolwright_model::id::OperationId;
 use poolwright_model::step::Verb;
+use poolwright_terminal::duration;
 use std::time::Duration;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::Instant;
@@ -31,20 +33,6 @@ pub struct WaitArgs {
 impl WaitArgs {
     pub fn waits(self) -> bool {
         !self.no_wait
-    }
-}
-
-/// Reads `90s`, `10m`, `1h 30m`, `2d`.
-pub fn duration(text: &str) -> Result<Duration, String> {
-    let parsed = poolwright_service::spans::parse(text).and_then(|signed| Duration::try_from(signed).ok());
-    parsed.ok_or_else(|| format!("{text:?} is not a time: write 90s, 1h 30m or 2d"))
-}
-
-/// The same, and not none: nothing is done in no time.
-pub fn some_time(text: &str) -> Result<Duration, String> {
-    match duration(text)? {
-        Duration::ZERO => Err(format!("{text:?} is no time at all: write 90s, 1h 30m or 2d")),
-        time => Ok(time),
     }
 }
 
@@ -261,7 +249,7 @@ fn late(operation: &Operation, timeout: Duration) -> Failure {
 
 /// Says on stderr how it ended, and gives the exit code of that.
 pub fn conclude(operation: &Operation) -> ExitCode {
-    let code = ExitCode::of_operation(operation);
+    let code = operation_exit_code(operation);
     if code != ExitCode::Ok {
         let why = operation
             .error()
@@ -286,18 +274,4 @@ pub fn conclude(operation: &Operation) -> ExitCode {
         say(&failure.with_hint(hint).to_string());
     }
     code
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn times_are_read_as_people_write_them() {
-        assert_eq!(duration("90s"), Ok(Duration::from_secs(90)));
-        assert_eq!(duration("1h 30m"), Ok(Duration::from_secs(5400)));
-        for wrong in ["", "soon", "-5s", "10"] {
-            assert!(duration(wrong).unwrap_err().contains("90s"), "{wrong}");
-        }
-    }
 }

@@ -1,6 +1,6 @@
 # Where suites and benchmarks find programs and data. Sourced by tests/run and tests/bench/*, in the root of the checkout.
 
-# export_environment PROFILE: debug for the tests, release for benchmarks.
+# export_environment PROFILE: debug for the tests, dist for benchmarks.
 export_environment() {
     # Python prefers these to the authority that a test gives it.
     unset REQUESTS_CA_BUNDLE CURL_CA_BUNDLE

@@ -41,6 +41,7 @@ class Commands:
 
 def in_page(page, commands):
     """The command lines of a page of Markdown, each with whether it must be one."""
+    page = of_agent(page)
     for block in FENCED.findall(page):
         yield from ((line, False) for line in LINE.findall(block.replace("\\\n", " ")))
     for span in SPAN.findall(FENCED.sub("", page)):
@@ -51,7 +52,12 @@ def in_page(page, commands):
             yield " ".join(words), False
 
 
+def of_agent(text):
+    """The commands of poolwright-agent are those of `poolwright agent`."""
+    return text.replace("poolwright-agent ", "poolwright agent ")
+
+
 def in_source(text):
     """The command lines in the texts of a source file: hints and examples."""
-    joined = re.sub(r"\\\n\s*", "", text).replace("\\n", "\n")
+    joined = of_agent(re.sub(r"\\\n\s*", "", text).replace("\\n", "\n"))
     return ((line, False) for line in IN_CODE.findall(joined))

@@ -1,4 +1,4 @@
-//! What reads bytes that anybody may write, as targets for fuzzers (`fuzz/`) and for `tests/tests/untrusted.rs`, with bytes
+//! What reads bytes that anybody may write, as targets for fuzzers (`fuzz/`) and for `tests/tests/workspace/untrusted.rs`, with bytes
 //! to begin with. A target tells whether it understood the bytes, and panics where something is wrong with our code.
 
 use poolwright_northbound::untrusted;

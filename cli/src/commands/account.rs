@@ -7,6 +7,7 @@ use crate::confirm::ConfirmArgs;
 use crate::exit_code::ExitCode;
 use crate::failure::Failure;
 use crate::output::{Output, say};
+use crate::service_failure::refused;
 use crate::tables;
 use crate::wire_up::{self, StoreArgs};
 use poolwright_service::ErrorCode;
@@ -185,8 +186,8 @@ pub async fn run(args: AccountArgs, output: Output) -> Outcome {
             store.close().await;
             unlocked.map_err(|error| match error.code {
                 // The usual hint, `account list`, needs a login.
-                ErrorCode::NotFound => Failure::from(error).with_hint("check the name, and --data-dir"),
-                _ => error.into(),
+                ErrorCode::NotFound => refused(error).with_hint("check the name, and --data-dir"),
+                _ => refused(error),
             })?;
             say(&format!("{name} is unlocked: its failed logins were deleted"));
         }

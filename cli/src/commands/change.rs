@@ -5,13 +5,15 @@ use crate::api_client::Api;
 use crate::detach::{self, Ask, ConfirmDetachArgs, Detached};
 use crate::exit_code::ExitCode;
 use crate::failure::Failure;
-use crate::follow::{WaitArgs, conclude, follow, interrupts, some_time};
+use crate::follow::{WaitArgs, conclude, follow, interrupts};
 use crate::output::{Output, say};
 use crate::paused;
+use crate::service_failure::operation_exit_code;
 use crate::tables;
 use poolwright_model::step::Step;
 use poolwright_planner::{Plan, explain};
 use poolwright_service::{Change, How, Operation, SkippedStep};
+use poolwright_terminal::some_time;
 use serde::Serialize;
 use std::time::Duration;
 
@@ -405,7 +407,7 @@ fn note_of(step: &Step, skipped: &[SkippedStep]) -> String {
 
 /// It is settled, and what it was to do is not so, or not known to be.
 fn has_failed(operation: &Operation) -> bool {
-    let code = ExitCode::of_operation(operation);
+    let code = operation_exit_code(operation);
     operation.is_settled() && !matches!(code, ExitCode::Ok | ExitCode::Partial)
 }
 

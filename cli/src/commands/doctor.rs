@@ -70,7 +70,7 @@ mod tests {
     #[test]
     fn whoever_asks_the_doctor_is_not_sent_to_the_doctor() {
         let away = ServiceError::new(ErrorCode::Unavailable, "the database does not answer");
-        let usual = Failure::from(away);
+        let usual = crate::service_failure::refused(away);
         assert!(usual.to_string().contains("see poolwright doctor"), "{usual}");
         let told = not_examined(usual).to_string();
         assert!(

@@ -4,7 +4,6 @@ use super::Outcome;
 use crate::api_client::{Api, ManagerArgs};
 use crate::exit_code::ExitCode;
 use crate::failure::Failure;
-use crate::follow::some_time;
 use crate::names;
 use crate::output::{Output, say};
 use crate::tables;
@@ -12,6 +11,7 @@ use poolwright_executor::{Clock, SystemClock};
 use poolwright_model::id::GpuId;
 use poolwright_service::quarantine::{BurnIn, Cause, Failure as Failed, History, Quarantine};
 use poolwright_service::suspicion::Suspicion;
+use poolwright_terminal::some_time;
 use serde_json::json;
 use std::time::Duration;
 

@@ -9,12 +9,12 @@ use super::{Outcome, removed};
 use crate::api_client::{Api, ManagerArgs};
 use crate::confirm::ConfirmArgs;
 use crate::exit_code::ExitCode;
-use crate::follow::some_time;
 use crate::output::human::counted;
 use crate::output::{Output, say};
 use crate::tables;
 use poolwright_model::id::HostId;
 use poolwright_service::agent::{Agent, OpenToken, TokenMade, name_of_token};
+use poolwright_terminal::some_time;
 use serde_json::json;
 use std::time::Duration;
 
@@ -60,7 +60,7 @@ Examples:
   poolwright host token --uuid 4c4c4544-0042-3510-8052-b4c04f4d3732 --for 15m > token
   poolwright host token --uuid 4c4c4544-0042-3510-8052-b4c04f4d3732 --uuid 4c4c4544-0042-3510-8052-b5c04f4d3732 --for 2d
 
-Then, on the host: sudo poolwright agent enrol --manager https://pool:8443 --ca ca.pem --token-file token --address \
+Then, on the host: sudo poolwright-agent enrol --manager https://pool:8443 --ca ca.pem --token-file token --address \
 10.0.3.17:8444
 A token that names hosts is good once for each of them, and is the only one that replaces an agent, as after a reimage.
 JSON: {token, id, uuids, uses, ends}.";

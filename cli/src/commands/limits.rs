@@ -3,11 +3,11 @@
 use super::Outcome;
 use crate::api_client::{Api, ManagerArgs};
 use crate::exit_code::ExitCode;
-use crate::follow::duration;
 use crate::output::Output;
 use crate::tables;
 use poolwright_service::LimitsStatus;
 use poolwright_service::limits::NewLimits;
+use poolwright_terminal::duration;
 use std::time::Duration;
 
 #[derive(Debug, clap::Args)]

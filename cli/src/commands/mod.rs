@@ -1,7 +1,6 @@
 //! One module a command: its arguments, and what it does. Each ends with an exit code or a [`Failure`].
 
 pub mod account;
-pub mod agent;
 pub mod attach;
 pub mod audit;
 pub mod backup;
@@ -42,12 +41,10 @@ mod wanted;
 mod written;
 
 use crate::args::Command;
-use crate::exit_code::ExitCode;
-use crate::failure::Failure;
 use crate::output::Output;
 
 /// How a command ended.
-pub type Outcome = Result<ExitCode, Failure>;
+pub use poolwright_terminal::Outcome;
 
 /// Runs a command.
 pub async fn run(command: Command, output: Output) -> Outcome {
@@ -87,7 +84,7 @@ pub async fn run(command: Command, output: Output) -> Outcome {
         Command::Restore(args) => backup::restore(&args),
         Command::Account(args) => account::run(args, output).await,
         Command::Audit(args) => audit::run(args, output).await,
-        Command::Agent(args) => agent::run(&args, output).await,
+        Command::Agent(args) => poolwright_agent::commands::run(&args, output).await,
         Command::Doctor(args) => doctor::run(args, output).await,
     }
 }

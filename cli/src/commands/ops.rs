@@ -6,7 +6,7 @@ use crate::api_client::{Api, ManagerArgs};
 use crate::detach::{Ask, ConfirmDetachArgs, Detached};
 use crate::exit_code::ExitCode;
 use crate::failure::Failure;
-use crate::follow::{conclude, duration, follow, interrupts};
+use crate::follow::{conclude, follow, interrupts};
 use crate::names;
 use crate::output::{Output, human::counted};
 use crate::tables;
@@ -14,6 +14,7 @@ use clap::ValueEnum;
 use poolwright_executor::Operation;
 use poolwright_model::id::OperationId;
 use poolwright_service::Resolution;
+use poolwright_terminal::duration;
 use serde_json::json;
 use std::time::Duration;
 

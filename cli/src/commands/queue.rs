@@ -4,7 +4,6 @@ use super::Outcome;
 use crate::api_client::{Api, ManagerArgs};
 use crate::exit_code::ExitCode;
 use crate::failure::Failure;
-use crate::follow::some_time;
 use crate::output::{Output, human, say};
 use crate::tables;
 use jiff::SignedDuration;
@@ -15,6 +14,7 @@ use poolwright_service::hooks::HookName;
 use poolwright_service::job::{Job, JobSpec};
 use poolwright_service::spans::Span;
 use poolwright_service::tenant::TenantStatus;
+use poolwright_terminal::some_time;
 use std::collections::BTreeSet;
 use std::time::Duration;
 

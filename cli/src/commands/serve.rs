@@ -2,12 +2,11 @@
 
 use super::Outcome;
 use super::number::within;
-use crate::access::read_authority;
 use crate::exit_code::ExitCode;
 use crate::failure::Failure;
-use crate::follow::{duration, some_time};
 use crate::output::human::counted;
 use crate::output::say;
+use crate::service_failure::refused;
 use crate::stop::stopped;
 use crate::wire_up::{
     self, AnyConnector, EventOptions, Limits, ManagerFiles, Rack, RackServing, ServedApi, ServedRack,
@@ -21,6 +20,8 @@ use poolwright_service::keep::{Keep, Level};
 use poolwright_service::subscription::{Allowed, Network};
 use poolwright_service::suspicion::USUAL_THRESHOLD;
 use poolwright_service::{CheckResult, Composer, Keys, Options, Paused, runner};
+use poolwright_terminal::manager::read_authority;
+use poolwright_terminal::{duration, some_time};
 use std::convert::Infallible;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::num::NonZeroUsize;
@@ -338,12 +339,12 @@ async fn manage(
     if let Some(rack) = served {
         follow_moved_files(composer, rack, &rack_dir).await?;
     }
-    composer.take_up().await?;
+    composer.take_up().await.map_err(refused)?;
     if let Some(rack) = served {
         add_endpoints(composer, rack, &rack_dir).await?;
     }
     composer.open_up();
-    let pauses = composer.pauses().await?;
+    let pauses = composer.pauses().await.map_err(refused)?;
     if let Some(pause) = pauses.iter().find(|pause| pause.what == Paused::Restored) {
         say(&format!(
             "{pause}; poolwright diff shows what is different, {} accepts it",
@@ -408,12 +409,12 @@ async fn start_rack(named: &str, rack: Rack, data_dir: &Path) -> Result<ServedRa
 /// Where the data directory was moved, or copied, the files of its rack lie elsewhere; its services are the same. To
 /// be called before anything is connected.
 async fn follow_moved_files(composer: &Composer, rack: &ServedRack, data_dir: &Path) -> Result<(), Failure> {
-    let known = composer.endpoints().await?;
+    let known = composer.endpoints().await.map_err(refused)?;
     for spec in wire_up::endpoints_of(rack, &in_full(data_dir)?) {
         let kept = known.iter().find(|endpoint| endpoint.spec.id == spec.id);
         if kept.is_some_and(|kept| kept.spec.differs_in_files_alone(&spec)) {
             tracing::info!(endpoint = %spec.id, "its files were moved with the data directory");
-            composer.move_files(spec).await?;
+            composer.move_files(spec).await.map_err(refused)?;
         }
     }
     Ok(())
@@ -426,7 +427,7 @@ fn in_full(folder: &Path) -> Result<PathBuf, Failure> {
 /// Adds the rack's endpoints that the manager does not know yet, many at a time.
 async fn add_endpoints(composer: &Composer, rack: &ServedRack, data_dir: &Path) -> Result<(), Failure> {
     let data_dir = in_full(data_dir)?;
-    let known = composer.endpoints().await?;
+    let known = composer.endpoints().await.map_err(refused)?;
     let mut new = Vec::new();
     for spec in wire_up::endpoints_of(rack, &data_dir) {
         match known.iter().find(|endpoint| endpoint.spec.id == spec.id) {
@@ -445,7 +446,7 @@ async fn add_endpoints(composer: &Composer, rack: &ServedRack, data_dir: &Path) 
             }
         }
     }
-    let pauses = composer.pauses().await?;
+    let pauses = composer.pauses().await.map_err(refused)?;
     let pause = pauses
         .iter()
         .find(|pause| matches!(pause.what, Paused::Damaged(_) | Paused::All | Paused::Restored));
@@ -464,7 +465,7 @@ async fn add_endpoints(composer: &Composer, rack: &ServedRack, data_dir: &Path) 
     let mut adding = adding.buffer_unordered(CollectOptions::default().endpoints_at_once);
     let mut added = 0;
     while let Some(tested) = adding.next().await {
-        tested?;
+        tested.map_err(refused)?;
         added += 1;
         if added % TOLD_EACH == 0 && added < all {
             say(&format!("{added} of {} added", counted(all, "endpoint")));

@@ -18,6 +18,7 @@ use super::{Outcome, model_file};
 use crate::exit_code::ExitCode;
 use crate::failure::Failure;
 use crate::output::Output;
+use crate::service_failure::refused;
 use answer::Shown;
 use clap::ArgGroup;
 use jiff::Timestamp;
@@ -241,8 +242,8 @@ pub fn run(args: &SizeArgs, output: Output) -> Outcome {
     };
     refuse_twice(args)?;
     args.layout.check(args.task)?;
-    let mut settings = settings(job.job()?, &args.set)?;
-    let stored = size::as_stored(&mut settings, &model, asks_for_weights(args))?;
+    let mut settings = settings(job.job().map_err(refused)?, &args.set)?;
+    let stored = size::as_stored(&mut settings, &model, asks_for_weights(args)).map_err(refused)?;
     let limits = args.layout.limits(host_slots);
     let fit = fit_calibrated(&model, &settings, &offers, limits, &calibration(args)?);
     let mut fit = fit.map_err(|error| {
@@ -258,7 +259,7 @@ pub fn run(args: &SizeArgs, output: Output) -> Outcome {
     };
     answer::show(&model, &fit, &shown, output)?;
     match fit.candidates.is_empty() {
-        true => Err(Failure::from(size::fits_nowhere(&fit, &job)).explained(args.explain)),
+        true => Err(refused(size::fits_nowhere(&fit, &job)).explained(args.explain)),
         false => Ok(ExitCode::Ok),
     }
 }
@@ -329,7 +330,7 @@ fn read_model(named: &str) -> Result<Model, Failure> {
     let path = Path::new(named);
     if !model_file::is_file(path) {
         return size::model(named).map_err(|error| {
-            Failure::from(error).with_hint(
+            refused(error).with_hint(
                 "give a name (`poolwright size --list models`), a size such as 70B, or a config.json",
             )
         });

@@ -29,25 +29,10 @@ pub use work::{
     plan_steps, schedule_runs, schedules, steps,
 };
 
-use crate::output::{Cell, Table, column};
+pub use crate::output::{pairs, word};
 
-/// Names and values, for things that are no list.
-pub fn pairs(value: &impl serde::Serialize) -> Table {
-    let mut table = Table::new(["NAME", "VALUE"]);
-    for (name, value) in crate::output::human::pairs(value) {
-        table.row([name, value]);
-    }
-    table
-}
+use crate::output::column;
 
 pub fn yes_no(yes: bool) -> &'static str {
     if yes { "yes" } else { "no" }
-}
-
-/// The word that JSON has for a value without members.
-pub fn word(value: &impl serde::Serialize) -> Cell {
-    match serde_json::to_value(value) {
-        Ok(serde_json::Value::String(text)) => Cell::text(text),
-        _ => Cell::nothing(),
-    }
 }

@@ -2,6 +2,7 @@
 //! secrets.
 
 use crate::failure::Failure;
+use crate::service_failure::refused;
 use poolwright_service::Composer;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -32,7 +33,7 @@ fn exposed(file: &Path) -> Option<u32> {
 
 /// Warns of stored secrets that this manager can't open. `existed`: whether `secret-key` was there before this start.
 pub async fn check_secret_key(composer: &Composer, file: &Path, existed: bool) -> Result<(), Failure> {
-    let unopened = composer.unopened_secrets().await?;
+    let unopened = composer.unopened_secrets().await.map_err(refused)?;
     let Some(first) = unopened.first() else {
         return Ok(());
     };

@@ -2,12 +2,13 @@
 
 use crate::exit_code::ExitCode;
 use crate::failure::Failure;
+use crate::service_failure::refused;
 use poolwright_northbound::{Listener, ServeError};
-use poolwright_redfish::client::{self, Endpoint, ErrorKind, NotSent, TlsFault};
 use poolwright_service::Composer;
 use std::net::SocketAddr;
 use std::path::Path;
-use url::Url;
+
+pub use poolwright_terminal::manager::{manager_address, unreached};
 
 /// How events are sent.
 pub use poolwright_northbound::EventOptions;
@@ -19,63 +20,6 @@ pub use poolwright_northbound::Options as ApiServing;
 pub use poolwright_northbound::Running as ServedApi;
 /// A certificate of the site's own authority.
 pub use poolwright_northbound::SiteCertificate;
-
-/// The manager's address: https, or plain http on this machine.
-pub fn manager_address(text: &str) -> Result<Url, Failure> {
-    let checked = Endpoint::new(text).and_then(|endpoint| endpoint.check().map(|()| endpoint.base().clone()));
-    checked.map_err(|error| {
-        let why = match error.kind() {
-            ErrorKind::NotSent(why) => why.to_string(),
-            kind => kind.to_string(),
-        };
-        Failure::usage(format!("--server {text}: {why}"))
-            .with_hint("write it as https://HOST or https://HOST:PORT; plain http is for this machine alone")
-    })
-}
-
-/// Why a request did not reach the manager at `base`; `None` where it may have.
-pub fn unreached(base: &str, error: &reqwest::Error) -> Option<Failure> {
-    let error = client::unreached(base, error)?;
-    // A manager that starts or stops hangs up: a retry may help.
-    let code = match error.kind() {
-        ErrorKind::Tls(fault) if !matches!(fault, TlsFault::HungUp(_)) => ExitCode::Authentication,
-        _ => ExitCode::Unavailable,
-    };
-    let failed = |what: &str, why: &dyn std::fmt::Display, hint: &str| {
-        Failure::new(code, format!("the manager at {base} {what}: {why}")).with_hint(hint)
-    };
-    Some(match error.kind() {
-        ErrorKind::Tls(fault @ TlsFault::UnknownIssuer) => failed(
-            "is not believed",
-            fault,
-            "give the authority of this very manager: --ca DATA_DIR/tls/ca.pem of poolwright serve, or POOLWRIGHT_CA",
-        ),
-        ErrorKind::Tls(fault @ TlsFault::WrongName { .. }) => failed(
-            "is not believed",
-            fault,
-            "ask it by a name that its certificate is for (--server https://NAME:PORT, or POOLWRIGHT_SERVER), or start it with poolwright serve --name NAME",
-        ),
-        ErrorKind::Tls(fault @ (TlsFault::Expired | TlsFault::NotYetValid)) => failed(
-            "is not believed",
-            fault,
-            "check the clocks of both machines; a manager renews the certificates of its own authority by itself: see \
-             docs/CERTIFICATES.md",
-        ),
-        // One that stops just now does so.
-        ErrorKind::Tls(fault @ TlsFault::HungUp(_)) => {
-            failed("does not answer", fault, error.hint()).that_may_pass()
-        }
-        ErrorKind::Tls(fault) => failed("can't be spoken to in private", fault, error.hint()),
-        ErrorKind::NotSent(NotSent::ConnectionRefused) => failed(
-            "does not answer",
-            &NotSent::ConnectionRefused,
-            "check --server, and that the manager runs: poolwright serve --data-dir DIR",
-        )
-        .that_may_pass(),
-        ErrorKind::NotSent(why) => failed("does not answer", why, error.hint()).that_may_pass(),
-        kind => failed("does not answer", kind, error.hint()).that_may_pass(),
-    })
-}
 
 /// Takes the address of the API. Nothing is changed where it can't be had.
 pub fn listen(address: SocketAddr) -> Result<Listener, Failure> {
@@ -129,7 +73,7 @@ fn unserved(error: ServeError) -> Failure {
             ExitCode::Generic,
             "check --tls-cert, --tls-key and --client-ca".to_owned(),
         ),
-        ServeError::Service(error) => return error.clone().into(),
+        ServeError::Service(error) => return refused(error.clone()),
     };
     Failure::new(code, error.to_string()).with_hint(hint)
 }

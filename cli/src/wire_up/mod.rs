@@ -30,5 +30,5 @@ pub use rack::{
     EndpointInfo, Rack, RackServing, ServedRack, endpoints_of, files_of_rack, last_address, read_rack,
     serve_rack, serve_recording,
 };
-pub use redfish::{RedfishConnector, client_that_believes, hides_machines, record};
+pub use redfish::{RedfishConnector, hides_machines, record};
 pub use store::{SECRET_KEY, StoreArgs, backup, open_store, open_store_beside, own_key, restore};

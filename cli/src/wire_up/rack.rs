@@ -2,7 +2,7 @@
 
 use crate::exit_code::ExitCode;
 use crate::failure::Failure;
-use poolwright_emulator::{EndpointsFile, RackError, ServeError, ServeOptions, Served};
+use poolwright_emulator::{EndpointsFile, ServeError, ServeOptions, Served};
 use poolwright_model::id::ControlEndpointId;
 use poolwright_model::nearest::{did_you_mean, nearest};
 use poolwright_service::endpoint::{EndpointSpec, Trust};
@@ -45,13 +45,9 @@ fn read_rack_at(path: &Path, named: &str) -> Result<Rack, Failure> {
         )));
     }
     let text = fs::read_to_string(path).map_err(|error| Failure::file(path, "read", &error))?;
-    Rack::from_toml(named, &text).map_err(Failure::from)
-}
-
-impl From<RackError> for Failure {
-    fn from(error: RackError) -> Self {
-        Self::usage(error.to_string()).with_hint("see hw-profiles/racks for racks to start from")
-    }
+    Rack::from_toml(named, &text).map_err(|error| {
+        Failure::usage(error.to_string()).with_hint("see hw-profiles/racks for racks to start from")
+    })
 }
 
 /// Where and how an emulated rack is served.

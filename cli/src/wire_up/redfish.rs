@@ -1,20 +1,20 @@
 //! Drivers for Redfish services.
 
 use super::endpoint_files::EndpointFiles;
-use crate::access::{read_authority, read_password};
+use crate::access::read_password;
 use crate::exit_code::ExitCode;
 use crate::failure::Failure;
 use crate::stop::Stop;
 use async_trait::async_trait;
 use poolwright_driver::DriverError;
 use poolwright_redfish::client::{
-    Auth, Client, Endpoint, Error, ErrorKind, Fingerprint, Limits, NotSent, Refusals, Secret, Tls, TlsFault,
-    Transport, client_config,
+    Auth, Client, Endpoint, Error, ErrorKind, Limits, NotSent, Refusals, Secret, Tls, TlsFault, Transport,
 };
 use poolwright_redfish::southbound::RedfishDriver;
 pub use poolwright_redfish::southbound::hides_machines;
 use poolwright_redfish::southbound::record::{self, Manifest, RecordError};
 use poolwright_service::endpoint::{Connected, Connector, EndpointSpec, Pins, Trust};
+use poolwright_terminal::manager::{fingerprint, read_authority};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -165,24 +165,6 @@ fn believed(trust: &Trust, files: &EndpointFiles) -> Result<Tls, Failure> {
         Trust::Pinned(Pins::One(pin)) => Tls::Pinned(fingerprint(pin)?),
         Trust::Pinned(Pins::Two([one, next])) => Tls::PinnedEither(fingerprint(one)?, fingerprint(next)?),
         Trust::InsecureAnyone => Tls::Insecure,
-    })
-}
-
-/// A client for whoever is believed by this rule.
-pub fn client_that_believes(trust: &Trust) -> Result<reqwest::Client, Failure> {
-    let tls = believed(trust, &EndpointFiles::OfCaller)?;
-    let made = client_config(&tls).map_err(|fault| fault.to_string());
-    let made = made.and_then(|config| {
-        let builder = reqwest::Client::builder().tls_backend_preconfigured(config);
-        let builder = builder.redirect(reqwest::redirect::Policy::none()).no_proxy();
-        builder.build().map_err(|error| error.to_string())
-    });
-    made.map_err(|why| Failure::usage(format!("no secure connection can be made: {why}")))
-}
-
-fn fingerprint(text: &str) -> Result<Fingerprint, Failure> {
-    text.parse().map_err(|error: String| {
-        Failure::usage(error).with_hint("openssl x509 -in FILE -noout -fingerprint -sha256 shows it")
     })
 }
 

@@ -5,6 +5,7 @@ mod instances;
 use crate::access::read_password;
 use crate::exit_code::ExitCode;
 use crate::failure::Failure;
+use crate::service_failure;
 use poolwright_service::leases::Sharing;
 use poolwright_service::{ClusterKey, ExecuteOptions};
 use poolwright_store::{Copied, OpenError, PostgresOptions, PostgresStore, SqliteStore, Store};
@@ -41,7 +42,7 @@ impl StoreArgs {
             return Ok(None);
         };
         let secret = read_password(file)?;
-        Ok(Some(ClusterKey::new(&secret)?))
+        Ok(Some(ClusterKey::new(&secret).map_err(service_failure::refused)?))
     }
 
     /// The files with secrets that these arguments name.

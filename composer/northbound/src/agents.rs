@@ -43,7 +43,7 @@ impl agent::Authority for AgentAuthority {
             ServiceError::bad_request(
                 "the signing request is none: a PKCS#10 of a P-256 key, signed with it, in PEM is wanted",
             )
-            .with_hint("poolwright agent enrol makes one")
+            .with_hint("poolwright-agent enrol makes one")
         })?;
         let ends = midnight(now + GOOD_FOR).map_err(unmade)?;
         let params = params(names, now, ends, ExtendedKeyUsagePurpose::ServerAuth).map_err(unmade)?;

@@ -107,11 +107,13 @@ impl Access {
         }
     }
 
+    #[crate::boxed]
     pub async fn rules(&self) -> Result<AccessRules, StoreError> {
         Ok(self.kept().await?.rules)
     }
 
     /// The same, to be changed.
+    #[crate::boxed]
     pub async fn kept(&self) -> Result<Kept, StoreError> {
         let revision = self.store.revision().await?;
         let known = *self.last.lock().unwrap_or_else(PoisonError::into_inner);

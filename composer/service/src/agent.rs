@@ -152,29 +152,6 @@ pub struct OpenToken {
     pub ends: Timestamp,
 }
 
-/// What an agent sends to be enrolled.
-#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
-pub struct Enrolment {
-    pub token: String,
-    /// SMBIOS UUID of its host.
-    pub uuid: String,
-    /// `HOST:PORT` at which the manager reaches it.
-    pub address: String,
-    /// A signing request (PKCS#10) of a P-256 key, in PEM.
-    pub csr: String,
-}
-
-/// What it gets for it.
-#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
-pub struct Enrolled {
-    pub host: HostId,
-    pub uuid: String,
-    /// In PEM: its certificate, and the authority of whoever may ask it.
-    pub certificate: String,
-    pub authority: String,
-    pub ends: Timestamp,
-}
-
 /// A certificate that was signed.
 #[derive(Debug, Clone)]
 pub struct Signed {

@@ -73,6 +73,8 @@ mod walk;
 mod wants;
 pub mod window;
 
+// A crate that awaits an async method of another crate compiles its body again; a boxed future is compiled once, here.
+pub(crate) use async_recursion::async_recursion as boxed;
 pub use composer::documents;
 pub use composer::{
     Accepting, Admitted, Adopting, Ahead, Asked, Became, Change, Check, CheckResult, Composer, Credentials,

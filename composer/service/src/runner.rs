@@ -445,6 +445,7 @@ fn unserved(scheduled: &Scheduled) -> Vec<String> {
 
 impl Composer {
     /// What ran by the clock, the latest last.
+    #[crate::boxed]
     pub async fn schedule_runs(&self) -> Result<Vec<ScheduleRun>, ServiceError> {
         let found = poolwright_store::read_all(self.store().as_ref()).await?;
         Ok(found.into_iter().map(|found| found.value).collect())

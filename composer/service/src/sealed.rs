@@ -170,6 +170,7 @@ impl Composer {
     }
 
     /// Replaces a shared secret that is still `old`. Returns the stored text: another manager may have replaced it first.
+    #[crate::boxed]
     pub async fn replace_shared_secret(
         &self,
         key: &ClusterKey,

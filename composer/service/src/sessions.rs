@@ -135,6 +135,7 @@ impl Sessions {
     }
 
     /// Sets how long sessions last. Sessions that expired under the old rules stay expired.
+    #[crate::boxed]
     pub async fn set_rules(&self, rules: AccessRules, read: &Kept) -> Result<(), ServiceError> {
         let mut batch = Batch::new();
         self.forget_over(&read.rules, self.clock.now(), &mut batch)
@@ -144,6 +145,7 @@ impl Sessions {
 
     /// Opens one for an account whose password was right when it was read: where the account was changed since, its
     /// password may be another one. Those that are over are forgotten meanwhile.
+    #[crate::boxed]
     pub async fn open(&self, principal: &Principal) -> Result<Opened, ServiceError> {
         let _login = self.login.lock().await;
         for _ in 0..TRIES {
@@ -210,6 +212,7 @@ impl Sessions {
 
     /// Whether a session of this version of an account is still open, for checks during one long response. Counts as a
     /// use.
+    #[crate::boxed]
     pub async fn goes_on(&self, version: &AccountVersion, id: &str) -> Result<bool, ServiceError> {
         let Some(Versioned { value, revision }) = read::<Session>(self.store.as_ref(), id).await? else {
             return Ok(false);
@@ -222,6 +225,7 @@ impl Sessions {
     /// itself: [`Accounts::of_session`] checks that the account is as it was.
     ///
     /// [`Accounts::of_session`]: crate::accounts::Accounts::of_session
+    #[crate::boxed]
     pub async fn of(&self, token: &str) -> Result<Option<Session>, ServiceError> {
         let is_one = token.len() == 2 * (ID_BYTES + SECRET_BYTES) && token.is_ascii();
         let Some((id, secret)) = is_one.then(|| token.split_at(2 * ID_BYTES)) else {

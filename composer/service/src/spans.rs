@@ -1,6 +1,6 @@
 //! Lengths of time as people write them: `90s`, `1h 30m`, `2d`. A day is 24 hours.
 
-use jiff::{SignedDuration, SpanRelativeTo};
+use jiff::SignedDuration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, de::Error};
 use std::ops::Deref;
@@ -33,13 +33,7 @@ impl<'de> Deserialize<'de> for Span {
     }
 }
 
-/// `None` where it is no length of time, or one of months, which differ.
-pub fn parse(text: &str) -> Option<SignedDuration> {
-    text.parse().ok().or_else(|| {
-        let span: jiff::Span = text.parse().ok()?;
-        span.to_duration(SpanRelativeTo::days_are_24_hours()).ok()
-    })
-}
+pub use poolwright_model::units::parse_duration as parse;
 
 #[cfg(test)]
 mod tests {

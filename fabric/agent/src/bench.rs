@@ -1,6 +1,6 @@
 //! A host of files with one GPU and a stand-in for its driver's library, which keeps what the GPU is set to in files.
 
-#[path = "../../pcie/tests/tree/mod.rs"]
+#[path = "../../pcie/tests/pcie/tree/mod.rs"]
 pub(crate) mod tree;
 
 #[path = "../tests/agent/kernel.rs"]

@@ -7,6 +7,7 @@
 //! * [`prepare`]: what a host needs before any of that goes well, computed and only told.
 //! * [`serve`](serve::serve) answers a manager over mutual TLS, in the words of [`wire`]; [`AgentHost`] is the manager's side
 //!   of that.
+//! * [`commands`] are those of `poolwright-agent`, and of `poolwright agent`.
 //! * `ready` makes GPUs that came fit for work, and undoes that; `drain` takes a GPU from its driver and the kernel, and undoes that; both for a manager alone.
 //!
 //! Invariants: looking changes nothing, needs no right beyond reading, and says where more rights would show more.
@@ -18,6 +19,7 @@ mod bench;
 mod check;
 mod client;
 pub mod command;
+pub mod commands;
 mod drain;
 pub mod folder;
 mod holders;

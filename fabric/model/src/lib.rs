@@ -12,6 +12,7 @@
 //! * [`fault`]: what went wrong while looking.
 //! * [`address`]: the addresses that requests may go to.
 //! * [`profile`]: hardware profiles, parsed once from `hw-profiles/`.
+//! * [`enrolment`]: how an agent enrols at its manager.
 //! * [`nearest`]: the names most like one that nobody knows.
 //!
 //! Invariants: a GPU is known by what it is, never by where it sits; unknown means not composable.
@@ -23,6 +24,7 @@ pub mod address;
 pub mod composable;
 pub mod control;
 pub mod driver_label;
+pub mod enrolment;
 pub mod fault;
 pub mod identity;
 pub mod lifecycle;

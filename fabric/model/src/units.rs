@@ -200,6 +200,14 @@ impl LinkWidth {
     }
 }
 
+/// Parses a length of time; `None` for months and years, whose lengths differ.
+pub fn parse_duration(text: &str) -> Option<jiff::SignedDuration> {
+    text.parse().ok().or_else(|| {
+        let span: jiff::Span = text.parse().ok()?;
+        span.to_duration(jiff::SpanRelativeTo::days_are_24_hours()).ok()
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -4,8 +4,8 @@
 //! over one of them. What a struct cannot hold as typed (an unknown member, an explicit null, a value of another
 //! type) lies in its `extra` as it was read, and is written back; see [`Extra`].
 //!
-//! - [`generated`]: the types, re-exported here: [`Fabric`], [`ComputerSystem`], …; `cargo run -p
-//!   poolwright-redfish-codegen` writes them.
+//! - [`generated`]: the types, re-exported here: [`Fabric`], [`ComputerSystem`], …; `cargo run` in `codegen`
+//!   writes them.
 //! - [`odata`]: links ([`Ref`]) and type names ([`ODataType`]); [`action`]: where an action is invoked.
 //! - [`resource`]: what all resources and all collections have in common.
 //! - [`error`]: Redfish's error body. [`schema`]: the property tables; [`check`]: request bodies against them.

@@ -7,6 +7,7 @@ use crate::failure::Failure;
 use crate::output::human::counted;
 use crate::output::say;
 use crate::progress::Progress;
+use crate::service_failure::refused;
 use poolwright_executor::Clock;
 use poolwright_model::id::DemandId;
 use poolwright_service::demand::DemandSpec;
@@ -32,7 +33,7 @@ struct Night {
 impl Story {
     /// What makes way by night, and what runs instead: it wants GPUs of the kind that the other gives.
     async fn night(&self) -> Result<Option<Night>, Failure> {
-        let compositions = self.composer.compositions().await?;
+        let compositions = self.composer.compositions().await.map_err(refused)?;
         let by_day = serving(BY_DAY);
         let largest = || {
             compositions
@@ -45,7 +46,7 @@ impl Story {
         let Some(gives) = gives.or_else(largest) else {
             return Ok(None);
         };
-        let snapshot = self.composer.snapshot().await?;
+        let snapshot = self.composer.snapshot().await.map_err(refused)?;
         let kind = gives
             .gpus()
             .next()
@@ -85,7 +86,8 @@ impl Story {
             self.unserved.push(format!("{TRAIN}: {error}"));
             self.composer
                 .add_schedule(self.clock.night(suspends, Vec::new()))
-                .await?;
+                .await
+                .map_err(refused)?;
         }
         let stop = CancellationToken::new();
         let runner = tokio::spawn(runner::run(self.composer.clone(), stop.clone()));
@@ -144,7 +146,7 @@ impl Story {
         let progress = Progress::spinner("a day passes");
         let deadline = Instant::now() + PATIENCE;
         loop {
-            let runs = self.composer.schedule_runs().await?;
+            let runs = self.composer.schedule_runs().await.map_err(refused)?;
             // One that failed is tried again by the runner.
             let failed = runs
                 .iter()

@@ -3,6 +3,7 @@
 
 use super::day::DayClock;
 use crate::failure::Failure;
+use crate::service_failure::refused;
 use crate::wire_up::{self, AnyConnector, RackServing, ServedRack, StoreArgs};
 use poolwright_service::endpoint::Standing;
 use poolwright_service::{Composer, Options};
@@ -44,11 +45,15 @@ impl Stage {
             poll: None,
             ..Options::default()
         };
-        let composer =
-            Composer::open(store.clone(), Arc::new(AnyConnector::default()), clock, options).await?;
+        let composer = Composer::open(store.clone(), Arc::new(AnyConnector::default()), clock, options)
+            .await
+            .map_err(refused)?;
         for endpoint in wire_up::endpoints_of(&self.rack, &self.folder.path().join("rack")) {
             // The rack is the demo's own.
-            composer.add_endpoint(endpoint, Standing::Adopted).await?;
+            composer
+                .add_endpoint(endpoint, Standing::Adopted)
+                .await
+                .map_err(refused)?;
         }
         Ok((composer, store))
     }

@@ -8,6 +8,7 @@ use crate::failure::Failure;
 use crate::output::human::{counted, dollars, watts};
 use crate::output::say;
 use crate::progress::Progress;
+use crate::service_failure::{operation_exit_code, refused};
 use poolwright_executor::{Operation, OperationKind, OperationState};
 use poolwright_inventory::Snapshot;
 use poolwright_model::id::{DemandId, OperationId};
@@ -69,7 +70,7 @@ impl Story {
         let compositions = self.count_compositions().await?;
         let recompositions = self.pass_a_night().await?;
         let released = self.release().await;
-        let operations = self.composer.operations().await?;
+        let operations = self.composer.operations().await.map_err(refused)?;
         let completed = operations
             .iter()
             .filter(|operation| operation.state == OperationState::Completed)
@@ -85,7 +86,7 @@ impl Story {
     /// What is out there; the second client must count the same.
     async fn discover(&mut self) -> Result<Arc<Snapshot>, Failure> {
         let progress = Progress::requests("discovering");
-        let snapshot = self.composer.discover(&progress).await?;
+        let snapshot = self.composer.discover(&progress).await.map_err(refused)?;
         drop(progress);
         let topology = &snapshot.topology;
         let kinds: Vec<String> = pool_kinds(&snapshot)
@@ -127,7 +128,13 @@ impl Story {
         };
         let offers = size::pool_offers(site.pool);
         for name in MODELS {
-            let fit = size::size(&size::model(name)?, &Job::of(Task::Infer), &offers, &site)?;
+            let fit = size::size(
+                &size::model(name).map_err(refused)?,
+                &Job::of(Task::Infer),
+                &offers,
+                &site,
+            )
+            .map_err(refused)?;
             let Some(best) = fit.candidates.first() else {
                 say(&format!(
                     "  {name}: {}",
@@ -171,7 +178,7 @@ impl Story {
                 .add_demand(demand(serving(name), name, Task::Infer))
                 .await;
         }
-        let plan = self.composer.plan().await?;
+        let plan = self.composer.plan().await.map_err(refused)?;
         say(&format!("\nPlanned: {}.", plan.summary()));
         explain(&plan).iter().for_each(|line| say(&format!("  {line}")));
         self.unserved
@@ -179,7 +186,8 @@ impl Story {
         let change = self
             .composer
             .apply(plan, OperationKind::Apply, "demo", &How::default())
-            .await?;
+            .await
+            .map_err(refused)?;
         if let Some(operation) = change.operation {
             self.finish(&[operation.id], "composing").await?;
         }
@@ -212,7 +220,8 @@ impl Story {
         let demands: BTreeSet<DemandId> = self
             .composer
             .compositions()
-            .await?
+            .await
+            .map_err(refused)?
             .into_iter()
             .filter_map(|composition| composition.demand)
             .collect();
@@ -220,11 +229,12 @@ impl Story {
             let change = self
                 .composer
                 .release(Release::Demand(demand), "demo", &How::default())
-                .await?;
+                .await
+                .map_err(refused)?;
             operations.extend(change.operation.map(|operation| operation.id));
         }
         self.finish(&operations, "releasing").await?;
-        let snapshot = self.composer.snapshot().await?;
+        let snapshot = self.composer.snapshot().await.map_err(refused)?;
         let free = snapshot
             .topology
             .gpus
@@ -249,7 +259,7 @@ impl Story {
             if ended.state != OperationState::Completed {
                 let why = ended.error().unwrap_or_default();
                 return Err(Failure::new(
-                    ExitCode::of_operation(&ended),
+                    operation_exit_code(&ended),
                     format!("{id} is {}: {why}", ended.state),
                 )
                 .with_hint("run it again with -v"));
@@ -257,7 +267,7 @@ impl Story {
         }
         drop(progress);
         // What comes next rests on how it is now.
-        self.composer.discover(&()).await?;
+        self.composer.discover(&()).await.map_err(refused)?;
         say(&format!(
             "  done: {} in {}, each read back, {:.1} s.",
             counted(steps, "step"),
@@ -270,7 +280,7 @@ impl Story {
     async fn watch(&self, id: &OperationId, progress: &Progress, doing: &str) -> Result<Operation, Failure> {
         let deadline = Instant::now() + PATIENCE;
         loop {
-            let operation = self.composer.operation(id).await?;
+            let operation = self.composer.operation(id).await.map_err(refused)?;
             if operation.is_settled() {
                 return Ok(operation);
             }
@@ -310,8 +320,8 @@ impl Story {
     }
 
     async fn compare_once(&self) -> Result<Compared, Failure> {
-        let compositions: Vec<Composition> = self.composer.compositions().await?;
-        let snapshot = self.composer.snapshot().await?;
+        let compositions: Vec<Composition> = self.composer.compositions().await.map_err(refused)?;
+        let snapshot = self.composer.snapshot().await.map_err(refused)?;
         let seen = self.auditor.look().await?;
         Ok(Compared::of(
             &compositions,

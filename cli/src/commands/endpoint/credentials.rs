@@ -1,8 +1,9 @@
 //! Accounts and passwords at services: sent to the manager to be kept, or where it finds them.
 
-use crate::access::{read_authority, read_password};
+use crate::access::read_password;
 use crate::failure::Failure;
 use poolwright_service::endpoint::{EndpointSpec, Password, Trust};
+use poolwright_terminal::manager::read_authority;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 

@@ -6,11 +6,11 @@ use crate::api_client::Api;
 use crate::commands::Outcome;
 use crate::exit_code::ExitCode;
 use crate::failure::Failure;
-use crate::follow::duration;
 use crate::output::human::{counted, hung, moment, under, wrapped};
 use crate::output::{Cell, Format, Output, Table, column, write};
 use poolwright_planner::horizon::Unserved;
 use poolwright_service::{Ahead, HeldAhead, MOST_HOURS, Moment, Snapshot};
+use poolwright_terminal::duration;
 use std::time::Duration;
 
 /// Whole hours.

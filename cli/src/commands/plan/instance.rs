@@ -6,7 +6,6 @@ use super::runs;
 use crate::commands::Outcome;
 use crate::exit_code::ExitCode;
 use crate::failure::Failure;
-use crate::follow::duration;
 use crate::output::human::{counted, hung, wrapped};
 use crate::output::{Cell, Format, Output, Table, column, is_on_terminal, say, write};
 use crate::progress::Progress;
@@ -14,6 +13,7 @@ use crate::stop::Stop;
 use poolwright_planner::horizon::{
     self, Assignment, Budget, Problem, Request, UNIT, Unserved, cps1, extended,
 };
+use poolwright_terminal::duration;
 use serde::de::{DeserializeOwned, IgnoredAny};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;

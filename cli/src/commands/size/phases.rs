@@ -7,6 +7,7 @@ use crate::exit_code::ExitCode;
 use crate::failure::Failure;
 use crate::output::human::{duration, wrapped};
 use crate::output::{Cell, Output, Table, column};
+use crate::service_failure::refused;
 use jiff::{SignedDuration, Timestamp};
 use poolwright_service::phases::RunSpec;
 use poolwright_sizing::fit::Division;
@@ -58,7 +59,7 @@ pub fn run(file: &Path, pool: &Pool<'_>, start: Option<Timestamp>, output: Outpu
     // A config.json is looked for from where the run's file is.
     let model = read_model(&model_file::beside(file, &run.model).to_string_lossy()).map_err(here)?;
     let scheduled = run.schedule_of(&model, pool.offers, pool.host_slots, pool.calibration);
-    let scheduled = scheduled.map_err(|error| here(error.into()).explained(true))?;
+    let scheduled = scheduled.map_err(|error| here(refused(error)).explained(true))?;
     let answer = Answer {
         model: &run.model,
         seconds: scheduled.last().map_or(0, |last| last.window.end_s),

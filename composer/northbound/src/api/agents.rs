@@ -9,8 +9,9 @@ use crate::problem::Problem;
 use axum::Json;
 use axum::extract::{Extension, State};
 use axum::response::{IntoResponse, Response};
+use poolwright_model::enrolment::{Enrolled, Enrolment};
 use poolwright_model::id::HostId;
-use poolwright_service::agent::{Agent, Enrolled, Enrolment, NewToken, OpenToken, TokenMade};
+use poolwright_service::agent::{Agent, NewToken, OpenToken, TokenMade};
 use serde_json::Map;
 use std::sync::Arc;
 

@@ -125,6 +125,7 @@ impl Accounts {
     /// Checks a name and a password from a source. An attempt counts as a failure before its password is hashed, and no
     /// more than two are hashed at a time: of many at once, those beyond the threshold are refused without. A remembered
     /// password is never delayed, so guesses from the address of a client do not interrupt its work.
+    #[crate::boxed]
     pub async fn verify(&self, name: &str, password: &str, from: Source) -> Result<Login, ServiceError> {
         if password.len() > password::LONGEST || name.len() > password::LONGEST {
             return Ok(Login::Wrong);
@@ -175,6 +176,7 @@ impl Accounts {
     }
 
     /// Whether an account has this password. For the manager itself: nothing is counted.
+    #[crate::boxed]
     pub async fn has_password(&self, name: &str, password: &str) -> Result<bool, ServiceError> {
         let found = match read::<Account>(self.store.as_ref(), name).await {
             // No password opens a damaged account.
@@ -186,17 +188,20 @@ impl Accounts {
     }
 
     /// The account of this name, if it may log in.
+    #[crate::boxed]
     pub async fn principal(&self, name: &str) -> Result<Option<Principal>, ServiceError> {
         Ok(self.read(name).await?.and_then(Principal::of))
     }
 
     /// The account that a session was opened for, if it is as it was then.
+    #[crate::boxed]
     pub async fn of_session(&self, session: &Session) -> Result<Option<Principal>, ServiceError> {
         let found = self.principal(&session.account).await?;
         Ok(found.filter(|principal| session.is_of(&principal.version)))
     }
 
     /// Whether there is an account of this name.
+    #[crate::boxed]
     pub async fn is_account(&self, name: &str) -> Result<bool, ServiceError> {
         Ok(self.read(name).await?.is_some())
     }

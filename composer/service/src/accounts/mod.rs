@@ -260,6 +260,7 @@ impl Accounts {
     }
 
     /// All accounts, by name.
+    #[crate::boxed]
     pub async fn all(&self) -> Result<Vec<AccountShown>, ServiceError> {
         let all = read_all::<Account>(self.store.as_ref()).await?;
         let delayed = self.failures.delayed().await?;
@@ -267,6 +268,7 @@ impl Accounts {
     }
 
     /// An account by its name.
+    #[crate::boxed]
     pub async fn one(&self, name: &str) -> Result<Option<AccountShown>, ServiceError> {
         match self.read(name).await? {
             Some(account) => Ok(Some(shown(&account, &self.failures.delayed().await?))),
@@ -275,6 +277,7 @@ impl Accounts {
     }
 
     /// Makes an account.
+    #[crate::boxed]
     pub async fn add(&self, new: NewAccount) -> Result<AccountShown, ServiceError> {
         check_name(&new.name)?;
         password::check(&new.password, &new.name)?;
@@ -312,6 +315,7 @@ impl Accounts {
     /// Changes an account. With another password, role, scope or state all its sessions end, but for one that changed its
     /// own password and nothing else. Of two concurrent changes without a revision the second applies to the result of
     /// the first.
+    #[crate::boxed]
     pub async fn change(&self, name: &str, mut change: AccountChange) -> Result<AccountShown, ServiceError> {
         self.as_seen(name, change.seen).await?;
         let hash = match change.password.take() {
@@ -399,6 +403,7 @@ impl Accounts {
     }
 
     /// Deletes an account, of the revision that was seen if there is one, and ends its sessions.
+    #[crate::boxed]
     pub async fn remove(&self, name: &str, seen: Option<u64>) -> Result<(), ServiceError> {
         let mut tries = 1;
         loop {

@@ -218,6 +218,7 @@ impl Audit {
     }
 
     /// Where it begins and ends.
+    #[crate::boxed]
     pub async fn head(&self) -> Result<Head, ServiceError> {
         match read::<Head>(self.store.as_ref(), Head::default().id()).await {
             Err(StoreError::Damaged { .. }) => Ok(self.head_of_entries().await?),
@@ -269,6 +270,7 @@ impl Audit {
     }
 
     /// At most so many of the latest, the earliest of them first.
+    #[crate::boxed]
     pub async fn latest(&self, most: u32) -> Result<Vec<Entry>, ServiceError> {
         let pages = written::<Page>(self.store.as_ref(), Order::LatestFirst, most).await?;
         let latest = pages
@@ -280,6 +282,7 @@ impl Audit {
     }
 
     /// At most so many after a number.
+    #[crate::boxed]
     pub async fn after(&self, seq: u64, most: u32) -> Result<Vec<Entry>, ServiceError> {
         let page = self.page_of(seq).await?;
         let after = page.as_ref().map_or(0, |page| page.revision);
@@ -293,6 +296,7 @@ impl Audit {
     }
 
     /// One of them.
+    #[crate::boxed]
     pub async fn one(&self, seq: u64) -> Result<Option<Entry>, ServiceError> {
         let page = self.page_of(seq).await?;
         let mut entries = page.into_iter().flat_map(|page| page.value.entries);
@@ -311,6 +315,7 @@ impl Audit {
     }
 
     /// Forgets those that are old, and those that are too many: whole pages, from the first.
+    #[crate::boxed]
     pub async fn prune(&self, now: Timestamp) -> Result<u64, ServiceError> {
         let mut forgotten = 0;
         loop {

@@ -35,6 +35,7 @@ pub struct Lost {
 impl Composer {
     /// Looks at an endpoint anew and, where it still shows far less than before, believes it. What is gone is missing
     /// from then on, as if it had been pulled one by one; who holds it goes on holding it.
+    #[crate::boxed]
     pub async fn accept_endpoint(
         &self,
         id: &ControlEndpointId,

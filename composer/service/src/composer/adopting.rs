@@ -27,6 +27,7 @@ impl Composer {
     /// Lets the manager change what is at an endpoint, and takes over what others have bound there. A dry run
     /// shows what that would be. It may be repeated: what was bound since is taken over then. `take_over` is the
     /// reason to do so although it carries another manager's mark.
+    #[crate::boxed]
     pub async fn adopt_endpoint(
         &self,
         id: &ControlEndpointId,

@@ -76,6 +76,7 @@ pub struct UnservedAhead {
 
 impl Composer {
     /// Plans for so many hours ahead. Changes nothing.
+    #[crate::boxed]
     pub async fn plan_ahead(&self, hours: u32) -> Result<Ahead, ServiceError> {
         judge_hours(hours)?;
         let from = self.clock.now();

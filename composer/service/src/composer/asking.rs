@@ -128,20 +128,24 @@ impl From<Resolution> for executor::Resolution {
 
 impl Composer {
     /// All operations that are kept, the newest first.
+    #[crate::boxed]
     pub async fn operations(&self) -> Result<Vec<Operation>, ServiceError> {
         self.latest_operations(u32::MAX).await
     }
 
     /// The operations that ended last, at most so many, and all that are unfinished; the newest first.
+    #[crate::boxed]
     pub async fn latest_operations(&self, most: u32) -> Result<Vec<Operation>, ServiceError> {
         Ok(self.executor.list(most).await?)
     }
 
     /// The operations that have not ended, the newest first.
+    #[crate::boxed]
     pub async fn unfinished_operations(&self) -> Result<Vec<Operation>, ServiceError> {
         Ok(self.executor.unfinished().await?)
     }
 
+    #[crate::boxed]
     pub async fn operation(&self, id: &OperationId) -> Result<Operation, ServiceError> {
         let found = self.executor.get(id).await?;
         found.ok_or_else(|| ServiceError::not_found("operation", id.as_str()))
@@ -149,6 +153,7 @@ impl Composer {
 
     /// Waits until an operation is over or needs somebody. After `within` an error of code Timeout names it;
     /// it goes on.
+    #[crate::boxed]
     pub async fn wait(&self, id: &OperationId, within: Duration) -> Result<Operation, ServiceError> {
         let operation = self.executor.wait(id, within).await?;
         let operation = operation.ok_or_else(|| ServiceError::not_found("operation", id.as_str()))?;
@@ -172,6 +177,7 @@ impl Composer {
     }
 
     /// Stops an operation and undoes what it did.
+    #[crate::boxed]
     pub async fn cancel(&self, id: &OperationId, by: &str, reason: &str) -> Result<Operation, ServiceError> {
         self.may_end(id).await?;
         self.executor.cancel(id, by, reason).await?;
@@ -179,6 +185,7 @@ impl Composer {
     }
 
     /// Brings an operation that is indeterminate or quarantined to an end, after somebody has looked.
+    #[crate::boxed]
     pub async fn resolve(
         &self,
         id: &OperationId,
@@ -198,16 +205,19 @@ impl Composer {
         self.operation(id).await
     }
 
+    #[crate::boxed]
     pub async fn compositions(&self) -> Result<Vec<Composition>, ServiceError> {
         Ok(Vec::clone(&*self.held().await?))
     }
 
     /// All compositions that stand, in the order of their ids.
+    #[crate::boxed]
     pub async fn held(&self) -> Result<Arc<Vec<Composition>>, ServiceError> {
         self.books.refresh(self.store.as_ref()).await?;
         Ok(self.books.pages().compositions.clone())
     }
 
+    #[crate::boxed]
     pub async fn composition(&self, id: &CompositionId) -> Result<CompositionRecord, ServiceError> {
         let found = read::<CompositionRecord>(self.store.as_ref(), id.as_str()).await?;
         found
@@ -215,10 +225,12 @@ impl Composer {
             .ok_or_else(|| ServiceError::not_found("composition", id.as_str()))
     }
 
+    #[crate::boxed]
     pub async fn events_after(&self, seq: u64, limit: u32) -> Result<Vec<Event>, ServiceError> {
         Ok(self.store.events_after(seq, limit).await?)
     }
 
+    #[crate::boxed]
     pub async fn status(&self) -> Result<Status, ServiceError> {
         let snapshot = self.snapshot().await?;
         let composable = self.composable_gpus(&snapshot);
@@ -249,6 +261,7 @@ impl Composer {
     }
 
     /// Why a demand holds what it holds, and what it lacks.
+    #[crate::boxed]
     pub async fn why(&self, id: &DemandId) -> Result<Why, ServiceError> {
         let record = self.demand(id).await?;
         let wanted_now = self.wanted_now().await?.iter().any(|demand| demand.id == *id);
@@ -337,6 +350,7 @@ impl Composer {
     }
 
     /// What an operator should know.
+    #[crate::boxed]
     pub async fn doctor(&self) -> Result<Vec<Check>, ServiceError> {
         let mut checks = vec![self.store_check().await, self.damage_check().await];
         checks.extend(self.certificate_check());

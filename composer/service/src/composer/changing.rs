@@ -38,6 +38,7 @@ const OUTRUN: usize = 20;
 impl Composer {
     /// Serves one demand now, as well as what is served already. If it can't be served whole it is not kept.
     /// What is stale is given only where nothing else would do, and after another look at it.
+    #[crate::boxed]
     pub async fn compose(&self, spec: DemandSpec, by: &str, how: &How) -> Result<Change, ServiceError> {
         let done = self.compose_or_look(&spec, by, how).await;
         if let (Err(refused), false) = (&done, how.dry_run) {
@@ -171,6 +172,7 @@ impl Composer {
     }
 
     /// Lets go of a demand or of one composition. By force also where some of it is gone: that is given up.
+    #[crate::boxed]
     pub async fn release(&self, what: Release, by: &str, how: &How) -> Result<Change, ServiceError> {
         self.release_as(OperationKind::Release, what, by, how).await
     }
@@ -312,6 +314,7 @@ impl Composer {
     }
 
     /// Attaches GPUs by name to a host.
+    #[crate::boxed]
     pub async fn attach(
         &self,
         gpus: &[GpuId],
@@ -323,6 +326,7 @@ impl Composer {
     }
 
     /// The same, in a composition that says what it is for. A tenant holds no more than it may.
+    #[crate::boxed]
     pub async fn attach_for(
         &self,
         gpus: &[GpuId],
@@ -350,6 +354,7 @@ impl Composer {
     }
 
     /// Attaches GPUs by name as a part of what was attached by name before.
+    #[crate::boxed]
     pub async fn extend(
         &self,
         gpus: &[GpuId],
@@ -376,6 +381,7 @@ impl Composer {
 
     /// Exchanges GPUs of a composition that was attached by name: attaches `gains` and detaches `gives`, all or
     /// nothing.
+    #[crate::boxed]
     pub async fn exchange(
         &self,
         gains: &[GpuId],
@@ -397,6 +403,7 @@ impl Composer {
     }
 
     /// Detaches GPUs by name.
+    #[crate::boxed]
     pub async fn detach(&self, gpus: &[GpuId], by: &str, how: &How) -> Result<Change, ServiceError> {
         let gpus = in_order(&self.meant(gpus).await?);
         let what = format!("detach {}", names(&gpus));
@@ -405,6 +412,7 @@ impl Composer {
     }
 
     /// The answer to a detach that was made before under the same key: by now its GPUs may be elsewhere.
+    #[crate::boxed]
     pub async fn detached_before(
         &self,
         gpus: &[GpuId],
@@ -418,6 +426,7 @@ impl Composer {
     }
 
     /// Moves GPUs that were attached by name to another host, all of them or none.
+    #[crate::boxed]
     pub async fn move_to(
         &self,
         gpus: &[GpuId],

@@ -116,6 +116,7 @@ pub(super) fn beside_maintenance(basis: &Basis, plan: impl Fn(&Basis) -> Plan) -
 
 impl Composer {
     /// Hosts that are closed, and those that will be, by their names.
+    #[crate::boxed]
     pub async fn closures(&self) -> Result<Vec<HostClosure>, ServiceError> {
         self.books.refresh(self.store.as_ref()).await?;
         let now = self.clock.now();
@@ -126,6 +127,7 @@ impl Composer {
     }
 
     /// Hosts that are given nothing now: those that are closed, and those that are retired.
+    #[crate::boxed]
     pub async fn hosts_out_of_service(&self) -> Result<BTreeSet<HostId>, ServiceError> {
         let closed = closed_at(&self.planned_closures().await?, self.clock.now());
         // Both out of the books: what clients read of the pool asks for it each time.
@@ -140,6 +142,7 @@ impl Composer {
     }
 
     /// The hosts that are seen, with when they are closed.
+    #[crate::boxed]
     pub async fn hosts_shown(&self) -> Result<Vec<HostShown>, ServiceError> {
         let closures = self.closures().await?;
         let hosts = self.hosts().await?.into_iter();
@@ -147,12 +150,14 @@ impl Composer {
     }
 
     /// One of them.
+    #[crate::boxed]
     pub async fn host_shown(&self, id: &HostId) -> Result<Option<HostShown>, ServiceError> {
         let closures = self.closures().await?;
         Ok(self.host(id).await?.map(|seen| shown(seen, &closures)))
     }
 
     /// Closes a host. One that is closed so already stays as it is, with who did it.
+    #[crate::boxed]
     pub async fn close_host(
         &self,
         host: &HostId,
@@ -189,6 +194,7 @@ impl Composer {
     }
 
     /// Opens a host, or cancels its closure. Returns the closure. A host that is being moved stays closed until it arrives.
+    #[crate::boxed]
     pub async fn open_host(&self, host: &HostId, by: &str) -> Result<HostClosure, ServiceError> {
         let _turn = self.turn.lock().await;
         if let Some(moving) = read::<Relocation>(self.store.as_ref(), host.as_str()).await? {

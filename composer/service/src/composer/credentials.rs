@@ -162,6 +162,7 @@ impl Composer {
     }
 
     /// Logs in with other credentials, looks once, and keeps them. Those that are refused there are not kept.
+    #[crate::boxed]
     pub async fn set_credentials(
         &self,
         id: &ControlEndpointId,
@@ -201,6 +202,7 @@ impl Composer {
     }
 
     /// The names of stored secrets that were sealed with another key than this manager has.
+    #[crate::boxed]
     pub async fn unopened_secrets(&self) -> Result<Vec<String>, ServiceError> {
         let all = read_all::<Sealed>(self.store.as_ref()).await?;
         let unopened = all

@@ -97,11 +97,13 @@ impl Composer {
     ///
     /// # Errors
     /// What can't be kept; then nothing is.
+    #[crate::boxed]
     pub async fn declare(&self, declaration: Declaration, dry_run: bool) -> Result<Declared, ServiceError> {
         self.declare_by(declaration, ADMIN, dry_run).await
     }
 
     /// The same, with who asks for it.
+    #[crate::boxed]
     pub async fn declare_by(
         &self,
         declaration: Declaration,

@@ -12,6 +12,7 @@ impl Composer {
     /// Every GPU that is not where our compositions have it, and what is bound beside them. Changes nothing, and
     /// nothing is changed by itself because of it. Refused while a document is damaged: the GPUs of a composition that can't
     /// be read would be shown as foreign.
+    #[crate::boxed]
     pub async fn drift(&self) -> Result<Vec<Drift>, ServiceError> {
         self.refuse_while_damaged()?;
         let snapshot = self.snapshot().await?;

@@ -31,12 +31,14 @@ pub struct EndpointTest {
 }
 
 impl Composer {
+    #[crate::boxed]
     pub async fn endpoints(&self) -> Result<Vec<Endpoint>, ServiceError> {
         let kept = read_all(self.store.as_ref()).await?.into_iter();
         let ages = self.ages();
         Ok(kept.map(|found| self.labelled(found.value, &ages)).collect())
     }
 
+    #[crate::boxed]
     pub async fn endpoint(&self, id: &ControlEndpointId) -> Result<Endpoint, ServiceError> {
         let kept = self.kept_endpoint(id).await?;
         Ok(self.labelled(kept.value, &self.ages()))
@@ -65,6 +67,7 @@ impl Composer {
 
     /// Connects to an endpoint, looks at it once, and keeps it. One that can't be read is not kept. Whoever adds
     /// it as adopted says that it is new, or ours already.
+    #[crate::boxed]
     pub async fn add_endpoint(
         &self,
         spec: EndpointSpec,
@@ -212,6 +215,7 @@ impl Composer {
     }
 
     /// Looks at an endpoint anew, with a new connection. Credentials that were refused too often are tried once.
+    #[crate::boxed]
     pub async fn test_endpoint(&self, id: &ControlEndpointId) -> Result<EndpointTest, ServiceError> {
         let endpoint = self.endpoint(id).await?;
         let spec = self.ready_to_connect(&endpoint.spec).await?;
@@ -224,6 +228,7 @@ impl Composer {
 
     /// Has an endpoint reached with other files from now on: they were moved, and it is the same service at the same
     /// address with the same account. It is connected anew when it is needed next.
+    #[crate::boxed]
     pub async fn move_files(&self, spec: EndpointSpec) -> Result<(), ServiceError> {
         let Versioned {
             value: kept,
@@ -256,6 +261,7 @@ impl Composer {
     }
 
     /// Forgets an endpoint. Refused while a composition holds GPUs through it, or an operation works at it.
+    #[crate::boxed]
     pub async fn remove_endpoint(&self, id: &ControlEndpointId) -> Result<(), ServiceError> {
         self.may_change(id).await?;
         // Nothing begins at it while it goes: here by the turn, and at other managers since it is only observed.

@@ -7,9 +7,10 @@ use super::Composer;
 use crate::accounts::failures::Failures;
 use crate::accounts::lockout::{self, Attempt};
 use crate::accounts::{self, AccountVersion, Source};
-use crate::agent::{self, Agent, AgentToken, Authority, Enrolled, Enrolment, NewToken, OpenToken, TokenMade};
+use crate::agent::{self, Agent, AgentToken, Authority, NewToken, OpenToken, TokenMade};
 use crate::error::{ErrorCode, ServiceError};
 use crate::host::RetiredHosts;
+use poolwright_model::enrolment::{Enrolled, Enrolment};
 use poolwright_model::id::HostId;
 use poolwright_store::{Batch, StoreError, Stored, Versioned, read, read_all};
 use std::sync::Arc;
@@ -64,6 +65,7 @@ impl Composer {
     }
 
     /// Makes a token. Those that are over are forgotten meanwhile.
+    #[crate::boxed]
     pub async fn make_agent_token(
         &self,
         new: NewToken,
@@ -90,6 +92,7 @@ impl Composer {
     }
 
     /// Those that still enrol somebody, in the order in which they end.
+    #[crate::boxed]
     pub async fn open_agent_tokens(&self) -> Result<Vec<OpenToken>, ServiceError> {
         let now = self.clock.now();
         let mut open: Vec<OpenToken> = Vec::new();
@@ -104,6 +107,7 @@ impl Composer {
     }
 
     /// From now on it enrols nobody: an enrolment is committed on the token as it was read. Whoever was enrolled by it stays.
+    #[crate::boxed]
     pub async fn withdraw_agent_token(&self, id: &str) -> Result<(), ServiceError> {
         let open = self.open_agent_tokens().await?;
         if !open.iter().any(|token| token.id == id) {
@@ -120,6 +124,7 @@ impl Composer {
 
     /// Whether a request from a source may enrol an agent; `None`: there is no such token. Only wrong tokens count, and
     /// are delayed: other hosts may have the same address.
+    #[crate::boxed]
     pub async fn may_enrol(&self, asked: &Enrolment, from: Source) -> Result<Option<Admitted>, ServiceError> {
         if let Some(admission) = self.admission(asked).await? {
             return Ok(Some(Admitted {
@@ -144,6 +149,7 @@ impl Composer {
     }
 
     /// Enrols an agent: its key is signed, and from now on it speaks for its host, instead of any before it.
+    #[crate::boxed]
     pub async fn enrol(&self, asked: &Enrolment) -> Result<Enrolled, ServiceError> {
         let _turn = self.enrolling.turn.lock().await;
         for _ in 0..TRIES {
@@ -274,6 +280,7 @@ impl Composer {
     }
 
     /// Those that were ever enrolled, in the order of their hosts.
+    #[crate::boxed]
     pub async fn agents(&self) -> Result<Vec<Agent>, ServiceError> {
         let all = read_all::<Agent>(self.store.as_ref()).await?;
         let mut all: Vec<Agent> = all.into_iter().map(|found| found.value).collect();
@@ -282,6 +289,7 @@ impl Composer {
     }
 
     /// That of a host.
+    #[crate::boxed]
     pub async fn agent(&self, host: &HostId) -> Result<Agent, ServiceError> {
         Ok(self.kept_agent(host).await?.value)
     }
@@ -298,6 +306,7 @@ impl Composer {
     }
 
     /// From now on nobody asks it, and the host's BMC speaks again.
+    #[crate::boxed]
     pub async fn revoke_agent(&self, host: &HostId) -> Result<Agent, ServiceError> {
         let Versioned { value, revision } = self.kept_agent(host).await?;
         if !value.speaks() {

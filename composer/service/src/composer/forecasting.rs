@@ -105,6 +105,7 @@ impl Composer {
     }
 
     /// Notes what each tenant wants and has, of all kinds and of each.
+    #[crate::boxed]
     pub async fn note_wants(&self, now: Timestamp) -> Result<(), ServiceError> {
         let shapes = self.shapes_now().await?;
         let mut wanted: BTreeMap<Key, Now> = BTreeMap::new();
@@ -234,6 +235,7 @@ impl Composer {
     }
 
     /// What tenants are expected to want so many hours ahead, all of them first; `tenant`: only this one.
+    #[crate::boxed]
     pub async fn forecast(
         &self,
         tenant: Option<&str>,

@@ -71,6 +71,7 @@ impl Stored for DemandOf {
 
 impl Composer {
     /// All demands that are kept, and those that running operations compose or release.
+    #[crate::boxed]
     pub async fn demands(&self) -> Result<Vec<DemandRecord>, ServiceError> {
         let mut demands = Vec::new();
         for found in read_all::<DemandRecord>(self.store.as_ref()).await? {
@@ -79,6 +80,7 @@ impl Composer {
         Ok(demands)
     }
 
+    #[crate::boxed]
     pub async fn demand(&self, id: &DemandId) -> Result<DemandRecord, ServiceError> {
         self.find_demand(id)
             .await?

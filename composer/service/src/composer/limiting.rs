@@ -38,6 +38,7 @@ pub struct MovedMost {
 
 impl Composer {
     /// What may happen by itself, and how much of it did in the last hour.
+    #[crate::boxed]
     pub async fn limits(&self) -> Result<LimitsStatus, ServiceError> {
         let ran = self.ran().await?;
         let now = self.clock.now();
@@ -63,6 +64,7 @@ impl Composer {
     }
 
     /// Sets some limits, and tries at once what they held back.
+    #[crate::boxed]
     pub async fn set_limits(&self, new: &NewLimits) -> Result<LimitsStatus, ServiceError> {
         let limits = self.put_limits(new).await?;
         tracing::info!(?limits, "limits of what runs by itself");

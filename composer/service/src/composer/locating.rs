@@ -32,6 +32,7 @@ struct Place {
 
 impl Composer {
     /// Switches the locator of a GPU on or off at an operator's request.
+    #[crate::boxed]
     pub async fn locate_gpu(&self, id: &GpuId, lit: bool, by: &str) -> Result<History, ServiceError> {
         self.switch_light(id, lit, by).await?;
         self.gpu_history(id).await

@@ -170,6 +170,7 @@ impl Seen {
 
 impl Composer {
     /// Looks at every endpoint.
+    #[crate::boxed]
     pub async fn discover(&self, progress: &dyn Progress) -> Result<Arc<Snapshot>, ServiceError> {
         let started = tokio::time::Instant::now();
         let now = self.clock.now();
@@ -260,6 +261,7 @@ impl Composer {
 
     /// The same, with when it was last found so: for who reads its age. What rests on it goes by the look that found
     /// something new.
+    #[crate::boxed]
     pub async fn last_look(&self) -> Result<LastLook, ServiceError> {
         let snapshot = self.snapshot().await?;
         let taken_at = self.lock_seen().still_so.max(Some(snapshot.taken_at));
@@ -270,6 +272,7 @@ impl Composer {
     }
 
     /// The pool as last seen, with what we know of it.
+    #[crate::boxed]
     pub async fn snapshot(&self) -> Result<Arc<Snapshot>, ServiceError> {
         /// Looks come in seconds, and this takes milliseconds.
         const TRIES: usize = 100;

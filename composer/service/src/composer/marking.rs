@@ -33,6 +33,7 @@ fn is_of_others(mark: &str, own: Option<&str>) -> bool {
 impl Composer {
     /// The service's UUID, the same at every start and for all managers of a store: made of the store's own name (RFC 9562,
     /// version 5).
+    #[crate::boxed]
     pub async fn service_uuid(&self) -> Result<String, ServiceError> {
         let cluster = self.store.cluster().await?.unwrap_or_default();
         Ok(uuid::Uuid::new_v5(&uuid::Uuid::NAMESPACE_OID, cluster.as_bytes()).to_string())

@@ -261,6 +261,7 @@ impl Composer {
     }
 
     /// GPUs that are suspect, by their names.
+    #[crate::boxed]
     pub async fn suspects(&self) -> Result<Vec<Suspicion>, ServiceError> {
         self.books.refresh(self.store.as_ref()).await?;
         Ok(self.books.pages().suspects.values().cloned().collect())
@@ -294,6 +295,7 @@ impl Composer {
     }
 
     /// One GPU with its last reading and its suspicion, if any.
+    #[crate::boxed]
     pub async fn gpu_shown(&self, id: &GpuId) -> Result<Option<GpuShown>, ServiceError> {
         let Some(seen) = self.gpu(id).await? else {
             return Ok(None);

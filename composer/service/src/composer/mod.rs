@@ -161,10 +161,11 @@ pub use rotating::Rotated;
 pub(crate) use rotating::may_log_in;
 pub use scheduling::{DueOpening, MOST_OPENINGS, openings_of};
 pub use silence::Silent;
+pub use sizing::{most_slots, pool_kinds};
 pub use staleness::Observed;
 pub(crate) use telling::tell;
 pub use telling::{Became, Entry as LoggedEvent, Happened, Happening, TestEvent, Thing, Turn, What};
-pub use wanting::{ScheduleStatus, most_slots, pool_kinds};
+pub use wanting::ScheduleStatus;
 
 use self::readiness::Stage;
 use self::turns::Turns;
@@ -460,6 +461,7 @@ impl Composer {
     }
 
     /// A composer that has started. Where it can't, its sessions at endpoints are ended.
+    #[crate::boxed]
     pub async fn open(
         store: Arc<dyn Store>,
         connector: Arc<dyn Connector>,
@@ -476,6 +478,7 @@ impl Composer {
 
     /// Recalls what endpoints showed, looks at those that can't wait, and adopts the operations that an earlier run
     /// left open. Whoever calls it closes the composer, also where it fails or is cut off.
+    #[crate::boxed]
     pub async fn start(&self) -> Result<(), ServiceError> {
         self.take_up().await?;
         self.open_up();
@@ -483,6 +486,7 @@ impl Composer {
     }
 
     /// All of a start but its end: nobody may ask it before [`Composer::open_up`].
+    #[crate::boxed]
     pub async fn take_up(&self) -> Result<(), ServiceError> {
         self.despite_damage(self.recall_ids().await)?;
         self.despite_damage(self.connections.agents.recall().await.map_err(Into::into))?;
@@ -547,6 +551,7 @@ impl Composer {
 
     /// Parks running operations where they can be carried on, and ends the sessions at the endpoints. None is
     /// begun any more.
+    #[crate::boxed]
     pub async fn close(&self) {
         self.enter(Stage::Closed);
         let nothing_on_its_way = self.executor.shutdown(SHUTDOWN).await;

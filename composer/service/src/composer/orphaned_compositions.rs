@@ -17,6 +17,7 @@ const SWEEP: Duration = Duration::from_secs(60);
 
 impl Composer {
     /// The compositions that name a demand without a record, and that no operation has in hand.
+    #[crate::boxed]
     pub async fn orphaned_compositions(&self) -> Result<Vec<Composition>, ServiceError> {
         let touched = self.underway().await?.touched;
         let held = self.held().await?;

@@ -18,6 +18,7 @@ use std::collections::BTreeMap;
 impl Composer {
     /// What is paused, by its name. Whatever is told here holds, and nothing else does: also where the answer to a
     /// pause or its end was lost.
+    #[crate::boxed]
     pub async fn pauses(&self) -> Result<Vec<Pause>, ServiceError> {
         self.books.refresh(self.store.as_ref()).await?;
         let damage = self.pauses_for_damage();
@@ -29,6 +30,7 @@ impl Composer {
     }
 
     /// The same, and the schedules that are paused: they hold nothing that has begun, and are somebody's pauses too.
+    #[crate::boxed]
     pub async fn all_pauses(&self) -> Result<Vec<Pause>, ServiceError> {
         let mut pauses = self.pauses().await?;
         let schedules = read_all::<Schedule>(self.store.as_ref()).await?;
@@ -38,6 +40,7 @@ impl Composer {
 
     /// Stops something; what is on its way is answered and read back. What was paused before stays as it was,
     /// with who did it. Returns all that is paused.
+    #[crate::boxed]
     pub async fn pause(&self, what: Paused, by: &str, reason: &str) -> Result<Vec<Pause>, ServiceError> {
         self.may_pause(&what).await?;
         match &what {
@@ -72,6 +75,7 @@ impl Composer {
     }
 
     /// Lets it go on. Other pauses stay: they are returned.
+    #[crate::boxed]
     pub async fn resume(&self, what: &Paused, by: &str) -> Result<Vec<Pause>, ServiceError> {
         self.may_pause(what).await?;
         if let Paused::Damaged(document) = what {
@@ -106,6 +110,7 @@ impl Composer {
     }
 
     /// Discards a damaged document that can't be repaired. Returns all that is paused then.
+    #[crate::boxed]
     pub async fn discard(&self, document: &str, by: &str) -> Result<Vec<Pause>, ServiceError> {
         self.may_pause(&Paused::Damaged(document.to_owned())).await?;
         self.discard_damaged(document, by).await?;

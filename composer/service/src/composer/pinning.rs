@@ -77,6 +77,7 @@ fn digits(pin: &str) -> Option<String> {
 
 impl Composer {
     /// Believes another certificate of an endpoint, too, or one less. Who is connected stays so.
+    #[crate::boxed]
     pub async fn change_pins(
         &self,
         id: &ControlEndpointId,

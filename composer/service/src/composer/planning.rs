@@ -275,6 +275,7 @@ impl Basis {
 
 impl Composer {
     /// What would be changed now so that everything wanted is served. Changes nothing.
+    #[crate::boxed]
     pub async fn plan(&self) -> Result<Plan, ServiceError> {
         let mut basis = self.basis(Wanted::All).await?;
         self.leave_out_stale(&mut basis);
@@ -361,6 +362,7 @@ impl Composer {
     }
 
     /// Does exactly what the plan says, if what it rests on still stands.
+    #[crate::boxed]
     pub async fn apply(
         &self,
         plan: Plan,

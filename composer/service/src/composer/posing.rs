@@ -44,6 +44,7 @@ pub struct ProblemAhead {
 
 impl Composer {
     /// Builds a planning problem from the demands of the next `hours` hours, in slots of `slot_s` seconds. Read-only.
+    #[crate::boxed]
     pub async fn problem_ahead(&self, hours: u32, slot_s: Option<u32>) -> Result<ProblemAhead, ServiceError> {
         judge_hours(hours)?;
         let slot_s = slot(hours, slot_s)?;

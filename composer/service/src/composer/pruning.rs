@@ -40,6 +40,7 @@ impl Stored for Reckoned {
 
 impl Composer {
     /// Forgets what is over and was kept for long enough.
+    #[crate::boxed]
     pub async fn prune(&self, now: Timestamp) -> Result<(), ServiceError> {
         // What operations have decided about demands is written down before they are forgotten.
         self.settle_demands().await?;

@@ -36,12 +36,14 @@ const TRIES: usize = 20;
 
 impl Composer {
     /// Those that are out of use, by their names.
+    #[crate::boxed]
     pub async fn quarantined(&self) -> Result<Vec<Quarantine>, ServiceError> {
         self.books.refresh(self.store.as_ref()).await?;
         Ok(self.books.pages().quarantined.values().cloned().collect())
     }
 
     /// Takes a GPU out of use. One that is already counts the failure, and stays where it is.
+    #[crate::boxed]
     pub async fn quarantine_gpu(
         &self,
         id: &GpuId,
@@ -114,6 +116,7 @@ impl Composer {
     }
 
     /// Has a GPU burnt in, beside everything else; it is back in use once that passed.
+    #[crate::boxed]
     pub async fn return_gpu(
         &self,
         id: &GpuId,
@@ -167,6 +170,7 @@ impl Composer {
     }
 
     /// Another GPU came in the place of one that failed: each history names the other.
+    #[crate::boxed]
     pub async fn replace_gpu(&self, old: &GpuId, new: &GpuId, by: &str) -> Result<History, ServiceError> {
         if old == new {
             return Err(ServiceError::bad_request(format!(
@@ -214,6 +218,7 @@ impl Composer {
     }
 
     /// What a GPU has gone through, seen or not.
+    #[crate::boxed]
     pub async fn gpu_history(&self, id: &GpuId) -> Result<History, ServiceError> {
         // Before the history: the end of a quarantine is one commit with the entry in the history that explains it.
         let quarantine = read::<Quarantine>(self.store.as_ref(), id.as_str()).await?;

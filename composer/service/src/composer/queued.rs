@@ -4,7 +4,7 @@ use super::Composer;
 use super::planning::{Basis, Wanted};
 use super::queue_told::Begins;
 use super::queueing::SOON;
-use super::wanting::{most_slots, pool_kinds};
+use super::sizing::{most_slots, pool_kinds};
 use crate::demand::{DemandRecord, DemandSpec, Pending};
 use crate::error::{ErrorCode, ServiceError};
 use crate::job::{self, Asked, Because, FAIR_SHARE_H, Job, JobRun, JobSpec};
@@ -199,6 +199,7 @@ impl Line {
 
 impl Composer {
     /// The jobs that wait, each with why, and those that run.
+    #[crate::boxed]
     pub async fn queue(&self) -> Result<Queue, ServiceError> {
         let line = self.line_of(self.demands().await?).await?;
         let paused = self.queue_is_paused().await?;
@@ -240,6 +241,7 @@ impl Composer {
     }
 
     /// How many jobs run, and how many wait.
+    #[crate::boxed]
     pub async fn queue_lengths(&self) -> Result<(usize, usize), ServiceError> {
         let demands = self.demands().await?;
         let jobs = demands
@@ -291,6 +293,7 @@ impl Composer {
     }
 
     /// Says that a job is done: its GPUs are let go of, and its time is kept for those that come.
+    #[crate::boxed]
     pub async fn job_done(&self, id: &DemandId) -> Result<DemandRecord, ServiceError> {
         self.end_by_hand(id, Because::Done).await?;
         self.demand(id).await

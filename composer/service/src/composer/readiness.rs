@@ -52,6 +52,7 @@ impl Composer {
     }
 
     /// What must be so before anybody should be sent here. Asks no endpoint.
+    #[crate::boxed]
     pub async fn readiness(&self) -> Vec<Check> {
         let until = tokio::time::Instant::now() + STORE;
         let recovery = match self.may_be_asked() {

@@ -148,6 +148,7 @@ impl TurnedAway {
 
 impl Composer {
     /// What was asked of the pool, as far back as operations are kept; the earliest first.
+    #[crate::boxed]
     pub async fn asked(&self) -> Result<Vec<Asked>, ServiceError> {
         let store = self.store.as_ref();
         let snapshot = self.snapshot().await?;

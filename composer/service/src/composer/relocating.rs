@@ -22,6 +22,7 @@ const BY: &str = "the manager";
 
 impl Composer {
     /// Starts the move of a host. The host must be empty, and gets no GPUs until it is seen at its new place.
+    #[crate::boxed]
     pub async fn relocate_host(&self, id: &HostId, to: &str, by: &str) -> Result<HostLife, ServiceError> {
         let to: String = to.chars().filter(|c| !c.is_control()).take(MOST_WORDS).collect();
         if to.trim().is_empty() {
@@ -103,6 +104,7 @@ impl Composer {
     }
 
     /// Completes a move at an operator's request, where the ports don't show the arrival.
+    #[crate::boxed]
     pub async fn host_has_moved(&self, id: &HostId, by: &str) -> Result<HostLife, ServiceError> {
         let _turn = self.turn.lock().await;
         let under_way = self.under_way(id).await?;
@@ -118,6 +120,7 @@ impl Composer {
     }
 
     /// Cancels a move.
+    #[crate::boxed]
     pub async fn cancel_relocation(&self, id: &HostId, by: &str) -> Result<HostLife, ServiceError> {
         let _turn = self.turn.lock().await;
         let under_way = self.under_way(id).await?;

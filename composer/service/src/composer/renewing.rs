@@ -52,6 +52,7 @@ impl Composer {
     }
 
     /// Has an agent make another key, and gives it a certificate for that.
+    #[crate::boxed]
     pub async fn renew_agent(&self, host: &HostId) -> Result<Agent, ServiceError> {
         let kept = self.kept_agent(host).await?;
         if !kept.value.speaks() {

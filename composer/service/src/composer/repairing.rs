@@ -87,6 +87,7 @@ impl Repaired {
 impl Composer {
     /// Sets what is done about a GPU that is held and bound to nothing. What was left alone there may be repaired
     /// again.
+    #[crate::boxed]
     pub async fn set_repair(&self, id: &ControlEndpointId, policy: Repair) -> Result<Endpoint, ServiceError> {
         let found = self.kept_endpoint(id).await?;
         let mut batch = Batch::new();

@@ -152,6 +152,7 @@ impl Composer {
     }
 
     /// The result of an account's release under a key. The released composition no longer exists to be looked up.
+    #[crate::boxed]
     pub async fn released_under(&self, by: &str, key: &str) -> Result<Option<Change>, ServiceError> {
         let known = KeyRecord::find(self.store.as_ref(), &Key::id_of(by, key)).await?;
         let Some(KeyAnswer::Operation(id)) = known.map(|known| known.answer) else {
@@ -232,6 +233,7 @@ impl Composer {
     }
 
     /// A composition as it is now, for who shows it to a client before that client changes it.
+    #[crate::boxed]
     pub async fn seen(&self, composition: &CompositionId) -> Result<Option<Seen>, ServiceError> {
         let found = read::<CompositionRecord>(self.store.as_ref(), composition.as_str()).await?;
         Ok(found.map(|found| Seen {

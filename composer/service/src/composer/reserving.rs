@@ -139,6 +139,7 @@ impl From<&Place> for Reserved {
 
 impl Composer {
     /// Those that keep something.
+    #[crate::boxed]
     pub async fn reservations(&self) -> Result<Vec<Reservation>, ServiceError> {
         let (known, _) = self.known_reservations().await?;
         let all = known.all.into_iter();
@@ -146,6 +147,7 @@ impl Composer {
     }
 
     /// One, also where all of it is composed already.
+    #[crate::boxed]
     pub async fn reservation(&self, id: &str) -> Result<Reservation, ServiceError> {
         let (known, _) = self.known_reservations().await?;
         let found = known.all.into_iter().find(|one| one.id == id);
@@ -181,6 +183,7 @@ impl Composer {
     }
 
     /// Of what each of these would be composed, all of them side by side. Changes nothing.
+    #[crate::boxed]
     pub async fn preview(&self, wishes: &[Wish]) -> Result<Vec<Part>, ServiceError> {
         let mut parts: Vec<Part> = Vec::new();
         for wish in wishes {
@@ -243,6 +246,7 @@ impl Composer {
     }
 
     /// Reserves GPUs for all of an account's requests or for none. Stores `asked`, the request as the client sent it.
+    #[crate::boxed]
     pub async fn reserve(
         &self,
         wishes: &[Wish],
@@ -299,6 +303,7 @@ impl Composer {
     }
 
     /// Composes what one part of a reservation says; it is no longer reserved then.
+    #[crate::boxed]
     pub async fn compose_reserved(
         &self,
         id: &str,
@@ -333,6 +338,7 @@ impl Composer {
     }
 
     /// Ends one: what it kept is anybody's.
+    #[crate::boxed]
     pub async fn end_reservation(&self, id: &str) -> Result<(), ServiceError> {
         let _turn = self.turn.lock().await;
         let (mut known, revision) = self.known_reservations().await?;

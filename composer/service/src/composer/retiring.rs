@@ -24,6 +24,7 @@ const NAMED: usize = 4;
 
 impl Composer {
     /// Those that are out of service, by their names.
+    #[crate::boxed]
     pub async fn retired(&self) -> Result<Vec<Retirement>, ServiceError> {
         let (retired, _) = self.retired_hosts().await?;
         Ok(retired.into_all())
@@ -39,6 +40,7 @@ impl Composer {
     }
 
     /// What a host has gone through, seen or not.
+    #[crate::boxed]
     pub async fn host_life(&self, id: &HostId) -> Result<HostLife, ServiceError> {
         let (of, kept) = self.host_history_of(id).await?;
         let agent = read::<Agent>(self.store.as_ref(), id.as_str()).await?;
@@ -57,6 +59,7 @@ impl Composer {
 
     /// Takes a host out of service for good: it is given nothing any more, and its agent is asked no more. It must be empty,
     /// and nothing may be on its way to it. Asked again, what is left to be done of it is done.
+    #[crate::boxed]
     pub async fn retire_host(&self, id: &HostId, why: &str, by: &str) -> Result<HostLife, ServiceError> {
         let _turn = self.turn.lock().await;
         let known = self.host_life(id).await?;
@@ -71,6 +74,7 @@ impl Composer {
     }
 
     /// Another host came in the place of one: that one is retired, and each history names the other.
+    #[crate::boxed]
     pub async fn replace_host(&self, old: &HostId, new: &HostId, by: &str) -> Result<HostLife, ServiceError> {
         if old == new {
             return Err(ServiceError::bad_request(format!(
@@ -110,6 +114,7 @@ impl Composer {
     }
 
     /// Takes a retired host back into service. An agent of it has to be enrolled anew.
+    #[crate::boxed]
     pub async fn reinstate_host(&self, id: &HostId, by: &str) -> Result<HostLife, ServiceError> {
         let (mut retired, revision) = self.retired_hosts().await?;
         if retired.remove(id).is_none() {

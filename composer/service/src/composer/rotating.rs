@@ -162,6 +162,7 @@ impl Underway {
 
 impl Composer {
     /// Gives an endpoint another password, or carries on where that was cut off.
+    #[crate::boxed]
     pub async fn rotate_password(&self, id: &ControlEndpointId) -> Result<Rotated, ServiceError> {
         let _one_at_a_time = self.rotating.lock().await;
         let _stays_here = Stays::at(&self.rotating_at, id);

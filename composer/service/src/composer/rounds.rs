@@ -65,6 +65,7 @@ impl<'a, T: Send + 'a> Rounds<'a, T> {
     }
 
     /// The next answer. `None`: it is time for the next round.
+    #[crate::boxed]
     pub async fn answer(&mut self) -> Option<(HostId, T)> {
         tokio::select! {
             biased;

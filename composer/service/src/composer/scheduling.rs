@@ -134,6 +134,7 @@ impl Composer {
     }
 
     /// The next openings of all schedules that are not paused, or of this one, the earliest first.
+    #[crate::boxed]
     pub async fn next_openings(
         &self,
         of: Option<&ScheduleId>,
@@ -167,6 +168,7 @@ impl Composer {
     }
 
     /// Opens a schedule's window now: for so many seconds, or until it would close next.
+    #[crate::boxed]
     pub async fn run_schedule(
         &self,
         id: &ScheduleId,

@@ -14,6 +14,7 @@ impl Composer {
     ///
     /// What is asked for can't be replayed, or nothing was recorded yet; it took longer than it may; or so many ask that this
     /// one did not get its turn.
+    #[crate::boxed]
     pub async fn simulate(&self, request: SimulationRequest) -> Result<Simulated, ServiceError> {
         let recorded = match request.trace {
             Some(_) => None,

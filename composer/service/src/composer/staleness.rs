@@ -118,6 +118,7 @@ fn tellers_of_host(host: &Host) -> BTreeSet<&ControlEndpointId> {
 
 impl Composer {
     /// The GPUs that are seen, with how old that is.
+    #[crate::boxed]
     pub async fn gpus(&self) -> Result<Vec<Observed<Gpu>>, ServiceError> {
         let snapshot = self.snapshot().await?;
         let ages = self.ages();
@@ -127,6 +128,7 @@ impl Composer {
     }
 
     /// One of them, without a copy of the others.
+    #[crate::boxed]
     pub async fn gpu(&self, id: &GpuId) -> Result<Option<Observed<Gpu>>, ServiceError> {
         let snapshot = self.snapshot().await?;
         let found = snapshot.topology.gpus.iter().find(|gpu| gpu.id == *id);
@@ -138,6 +140,7 @@ impl Composer {
     }
 
     /// The hosts that are seen, with how old that is.
+    #[crate::boxed]
     pub async fn hosts(&self) -> Result<Vec<Observed<Host>>, ServiceError> {
         let snapshot = self.snapshot().await?;
         let ages = self.ages();
@@ -148,6 +151,7 @@ impl Composer {
     }
 
     /// One of them, without a copy of the others.
+    #[crate::boxed]
     pub async fn host(&self, id: &HostId) -> Result<Option<Observed<Host>>, ServiceError> {
         let snapshot = self.snapshot().await?;
         let found = snapshot.topology.hosts.iter().find(|host| host.id == *id);

@@ -15,11 +15,13 @@ fn name_of(subscription: &Subscription) -> String {
 
 impl Composer {
     /// In the order of their ids.
+    #[crate::boxed]
     pub async fn subscriptions(&self) -> Result<Vec<Subscription>, ServiceError> {
         let found = read_all::<Subscription>(self.store.as_ref()).await?;
         Ok(found.into_iter().map(|found| found.value).collect())
     }
 
+    #[crate::boxed]
     pub async fn subscription(&self, id: &str) -> Result<Subscription, ServiceError> {
         Ok(self.kept_subscription(id).await?.value)
     }
@@ -30,6 +32,7 @@ impl Composer {
     }
 
     /// Sends what happens from now on.
+    #[crate::boxed]
     pub async fn subscribe(
         &self,
         account: &str,
@@ -66,6 +69,7 @@ impl Composer {
         Ok(subscription)
     }
 
+    #[crate::boxed]
     pub async fn change_subscription(
         &self,
         id: &str,
@@ -102,6 +106,7 @@ impl Composer {
         })
     }
 
+    #[crate::boxed]
     pub async fn unsubscribe(&self, id: &str) -> Result<(), ServiceError> {
         let Versioned { value, revision } = self.kept_subscription(id).await?;
         let mut batch = Batch::new();
@@ -115,6 +120,7 @@ impl Composer {
     }
 
     /// Notes how far a destination has come. Not where somebody changed it meanwhile.
+    #[crate::boxed]
     pub async fn note_delivered(&self, id: &str, upto: u64) -> Result<(), ServiceError> {
         let Versioned { mut value, revision } = self.kept_subscription(id).await?;
         if value.suspended.is_some() || value.upto >= upto {
@@ -129,6 +135,7 @@ impl Composer {
     }
 
     /// What is sent with events there.
+    #[crate::boxed]
     pub async fn subscription_headers(&self, subscription: &Subscription) -> Result<Headers, ServiceError> {
         if !subscription.has_headers {
             return Ok(Headers::default());

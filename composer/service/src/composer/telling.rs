@@ -146,6 +146,7 @@ pub enum Entry {
 
 impl Composer {
     /// What was told after an entry of the log, of at most `limit` entries.
+    #[crate::boxed]
     pub async fn happened_after(&self, seq: u64, limit: u32) -> Result<Happened, ServiceError> {
         let events = self.store.events_after(seq, limit).await?;
         let mut happened = Happened {
@@ -168,6 +169,7 @@ impl Composer {
 
     /// The number of the last entry of the log; 0 where there is none. The log knows only what comes after a number, so it
     /// is looked for in ever smaller steps.
+    #[crate::boxed]
     pub async fn last_happened(&self) -> Result<u64, ServiceError> {
         let Some(first) = self.store.events_after(0, 1).await?.pop() else {
             return Ok(0);
@@ -194,6 +196,7 @@ impl Composer {
     }
 
     /// Tells whoever listens an event that is none.
+    #[crate::boxed]
     pub async fn tell_test_event(&self, by: &str, test: TestEvent) -> Result<(), ServiceError> {
         let mut batch = Batch::new();
         batch.event(&Ours::Test {
@@ -279,6 +282,7 @@ impl Composer {
 
     /// What became of the compositions of an operation that is completed: as its plan wanted it, but for what was left
     /// out.
+    #[crate::boxed]
     pub async fn came_of(
         &self,
         operation: &OperationId,

@@ -2,7 +2,7 @@
 
 use super::Composer;
 use super::planning::is_short;
-use super::wanting::pool_kinds;
+use super::sizing::pool_kinds;
 use crate::demand::DemandRecord;
 use crate::error::{ErrorCode, ServiceError};
 use crate::job::Job;
@@ -15,6 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 impl Composer {
     /// All tenants that are promised something, hold something or have jobs that wait.
+    #[crate::boxed]
     pub async fn tenants(&self) -> Result<Vec<TenantStatus>, ServiceError> {
         let mut all: BTreeMap<TenantId, TenantStatus> = BTreeMap::new();
         let bare = |id: &TenantId| TenantStatus {
@@ -115,6 +116,7 @@ impl Composer {
         Ok(())
     }
 
+    #[crate::boxed]
     pub async fn tenant(&self, id: &TenantId) -> Result<TenantStatus, ServiceError> {
         let found = self
             .tenants()
@@ -125,6 +127,7 @@ impl Composer {
     }
 
     /// Promises a tenant something; what is not said stays.
+    #[crate::boxed]
     pub async fn set_tenant(&self, id: &TenantId, new: &NewTenant) -> Result<TenantStatus, ServiceError> {
         let _turn = self.turn.lock().await;
         let all = read_all::<Tenant>(self.store.as_ref()).await?;
@@ -148,6 +151,7 @@ impl Composer {
     }
 
     /// Takes back all that a tenant is promised.
+    #[crate::boxed]
     pub async fn remove_tenant(&self, id: &TenantId) -> Result<(), ServiceError> {
         let _turn = self.turn.lock().await;
         let all = read_all::<Tenant>(self.store.as_ref()).await?;

@@ -18,6 +18,7 @@ use std::collections::BTreeSet;
 
 impl Composer {
     /// Takes an operation back: what it bound is unbound, what it unbound is bound again where it was.
+    #[crate::boxed]
     pub async fn undo_operation(
         &self,
         id: &OperationId,

@@ -37,6 +37,7 @@ impl Parts {
 
 impl Composer {
     /// The uplinks of all switches that have GPUs, hosts or an uplink capacity.
+    #[crate::boxed]
     pub async fn uplinks(&self) -> Result<Vec<UplinkStatus>, ServiceError> {
         let mut basis = self.basis(Wanted::Named).await?;
         let behind = behind(&basis);
@@ -74,6 +75,7 @@ impl Composer {
     }
 
     /// Sets how many GPUs may be attached across the uplinks of a switch at a time.
+    #[crate::boxed]
     pub async fn set_uplink(
         &self,
         id: &str,
@@ -123,6 +125,7 @@ impl Composer {
     }
 
     /// Removes the uplink capacity of a switch: any number of GPUs may be attached across its uplinks.
+    #[crate::boxed]
     pub async fn remove_uplink(&self, id: &str, by: &str) -> Result<(), ServiceError> {
         let _turn = self.turn.lock().await;
         let Some(known) = read::<UplinkCapacity>(self.store.as_ref(), id).await? else {

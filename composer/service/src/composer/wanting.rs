@@ -5,7 +5,7 @@ use super::changing::may_be_withdrawn;
 use super::declaring::schedule_of;
 use crate::accounts::ADMIN;
 use crate::course::Course;
-use crate::demand::{DemandRecord, DemandSpec, PoolKind, Sized, check_name};
+use crate::demand::{DemandRecord, DemandSpec, Sized, check_name};
 use crate::error::{ErrorCode, ServiceError};
 use crate::hooks;
 use crate::job::Because;
@@ -17,9 +17,7 @@ use crate::schedule::{Calendar, Schedule, ScheduleSpec, Stopped, wanted};
 use crate::size::Site;
 use crate::window::{Window, WindowSpec};
 use jiff::Timestamp;
-use poolwright_inventory::Snapshot;
 use poolwright_model::id::{DemandId, ScheduleId};
-use poolwright_model::topology::Gpu;
 use poolwright_planner::Demand;
 use poolwright_store::{Batch, Stored, Versioned, read, read_all};
 use schemars::JsonSchema;
@@ -100,11 +98,13 @@ impl Stored for CalendarChange {
 
 impl Composer {
     /// Keeps a demand. It is served by the next plan that is applied; one with phases or a window by the calendar.
+    #[crate::boxed]
     pub async fn add_demand(&self, spec: DemandSpec) -> Result<DemandRecord, ServiceError> {
         self.add_demand_by(spec, ADMIN).await
     }
 
     /// The same, with who asks for it.
+    #[crate::boxed]
     pub async fn add_demand_by(&self, spec: DemandSpec, by: &str) -> Result<DemandRecord, ServiceError> {
         if spec.window.is_some() {
             refuse_queue(&spec, "has a window")?;
@@ -127,6 +127,7 @@ impl Composer {
     }
 
     /// Deletes a demand that holds nothing. A job that runs is ended: its record goes with the last of its GPUs.
+    #[crate::boxed]
     pub async fn remove_demand(&self, id: &DemandId) -> Result<(), ServiceError> {
         if self.demand(id).await?.job.is_some_and(|job| !job.waits()) {
             return self.end_by_hand(id, Because::Removed).await;
@@ -143,6 +144,7 @@ impl Composer {
         Ok(())
     }
 
+    #[crate::boxed]
     pub async fn schedules(&self) -> Result<Vec<ScheduleStatus>, ServiceError> {
         let found = read_all::<Schedule>(self.store.as_ref()).await?;
         let mut schedules = Vec::new();
@@ -152,6 +154,7 @@ impl Composer {
         Ok(schedules)
     }
 
+    #[crate::boxed]
     pub async fn schedule(&self, id: &ScheduleId) -> Result<ScheduleStatus, ServiceError> {
         let found = read::<Schedule>(self.store.as_ref(), id.as_str()).await?;
         self.status_of(
@@ -164,11 +167,13 @@ impl Composer {
 
     /// Keeps a schedule with its demands, all or nothing. If its window is open it takes effect at
     /// once, on its own demands and those that it suspends; other changes that wait for a plan go on waiting.
+    #[crate::boxed]
     pub async fn add_schedule(&self, spec: ScheduleSpec) -> Result<ScheduleStatus, ServiceError> {
         self.add_schedule_by(spec, ADMIN).await
     }
 
     /// The same, with who asks for it.
+    #[crate::boxed]
     pub async fn add_schedule_by(
         &self,
         spec: ScheduleSpec,
@@ -280,6 +285,7 @@ impl Composer {
     }
 
     /// Deletes a schedule and its demands. Their GPUs are released at once, and the demands that it suspended resume.
+    #[crate::boxed]
     pub async fn remove_schedule(&self, id: &ScheduleId) -> Result<(), ServiceError> {
         let _turn = self.turn.lock().await;
         let found = read::<Schedule>(self.store.as_ref(), id.as_str()).await?;
@@ -295,6 +301,7 @@ impl Composer {
     }
 
     /// Pauses a schedule or lets it go on.
+    #[crate::boxed]
     pub async fn pause_schedule(
         &self,
         id: &ScheduleId,
@@ -304,6 +311,7 @@ impl Composer {
     }
 
     /// The same, with who did it and why. One that is paused already stays as it was, with who did it.
+    #[crate::boxed]
     pub async fn switch_schedule(
         &self,
         id: &ScheduleId,
@@ -565,31 +573,4 @@ pub(super) fn refuse_queue(spec: &DemandSpec, other: &str) -> Result<(), Service
     let message = format!("demand {} waits in the queue, and {other}", spec.id);
     Err(ServiceError::bad_request(message)
         .with_hint("leave queue out, or keep it by itself: poolwright demand add"))
-}
-
-/// The kinds of movable GPUs in the pool, how many of each there are, in use or not, and how many are joined.
-pub fn pool_kinds(snapshot: &Snapshot) -> Vec<PoolKind> {
-    let mut kinds: BTreeMap<&str, Vec<&Gpu>> = BTreeMap::new();
-    let gpus = snapshot.topology.gpus.iter();
-    for gpu in gpus.filter(|gpu| gpu.composability.is_composable()) {
-        if let Some(kind) = gpu.profile.as_deref() {
-            kinds.entry(kind).or_default().push(gpu);
-        }
-    }
-    let of = |(kind, gpus): (&str, Vec<&Gpu>)| PoolKind {
-        kind: kind.to_owned(),
-        count: u32::try_from(gpus.len()).unwrap_or(u32::MAX),
-        island: snapshot.topology.largest_island(&gpus),
-    };
-    kinds.into_iter().map(of).collect()
-}
-
-/// GPUs that the largest host takes; `None` where no host is known.
-pub fn most_slots(snapshot: &Snapshot) -> Option<u32> {
-    snapshot
-        .topology
-        .hosts
-        .iter()
-        .map(|host| host.ports.iter().map(|port| port.slots).sum())
-        .max()
 }

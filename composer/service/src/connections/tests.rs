@@ -1,6 +1,6 @@
 //! Sessions at an endpoint that takes its time to be connected to.
 
-#[path = "../../tests/support/deaf.rs"]
+#[path = "../../tests/service/deaf.rs"]
 mod deaf;
 
 use super::*;

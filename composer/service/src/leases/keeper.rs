@@ -228,6 +228,7 @@ impl Leases {
 
     /// Beats, looks at the others, takes what is anybody's, and hands over what others wait for. `busy` tells at which
     /// endpoints operations run here; it is asked when nothing can begin there any more.
+    #[crate::boxed]
     pub async fn round(
         &self,
         kept: &BTreeSet<ControlEndpointId>,

@@ -52,7 +52,7 @@ fn of_tls(error: &rustls::Error) -> Failure {
         rustls::Error::InvalidCertificate(wrong) => match wrong {
             Wrong::Expired | Wrong::ExpiredContext { .. } => (
                 "shows a certificate that has expired".to_owned(),
-                "enrol it again: poolwright host token, then poolwright agent enrol on the host",
+                "enrol it again: poolwright host token, then poolwright-agent enrol on the host",
             ),
             Wrong::NotValidForName | Wrong::NotValidForNameContext { .. } => (
                 "shows the certificate of another host".to_owned(),
@@ -64,7 +64,7 @@ fn of_tls(error: &rustls::Error) -> Failure {
             ),
             other => (
                 format!("shows a certificate that can't be used: {other}"),
-                "enrol it again: poolwright host token, then poolwright agent enrol on the host",
+                "enrol it again: poolwright host token, then poolwright-agent enrol on the host",
             ),
         },
         rustls::Error::AlertReceived(alert) => (

@@ -1,8 +1,8 @@
 //! What a manager asks an agent, and what it is told.
 
 use super::certificates::{Authority, show};
-use super::tree::{GIB, GPU, Host, PORT, gpu_config, host, lines, range};
 use super::{BOOT, LONG, SERIAL, manager, name_host, serving, serving_with, target};
+use crate::tree::{GIB, GPU, Host, PORT, gpu_config, host, lines, range};
 use poolwright_agent::AgentHost;
 use poolwright_agent::folder::{Folder, Record};
 use poolwright_agent::serve::Running;

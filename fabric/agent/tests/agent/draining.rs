@@ -2,8 +2,8 @@
 
 use super::asked::{Pool, pool};
 use super::kernel::{Kernel, Mood};
-use super::tree::{GPU, PORT};
 use super::{LONG, SERIAL, serving, target};
+use crate::tree::{GPU, PORT};
 use poolwright_driver::{Confirmation, ErrorKind, HostSide, HostTarget};
 use std::fs;
 use std::os::unix::fs::symlink;

@@ -2,8 +2,8 @@
 
 use super::asked::pool_with;
 use super::kernel::{Kernel, Mood};
-use super::tree::{GPU, library};
 use super::{LONG, SERIAL, target};
+use crate::tree::{GPU, library};
 use poolwright_driver::{Confirmation, ErrorKind, HostSide};
 
 /// That of the GPU in the tree, by the stand-in for the driver's library.

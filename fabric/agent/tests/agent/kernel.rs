@@ -1,5 +1,5 @@
 //! A kernel of files: does what is written into a tree of sysfs, as long as it lives.
-#![allow(dead_code, reason = "no test uses all of it")]
+#![allow(dead_code, reason = "the tests of the crate use another part of it")]
 
 use super::tree::{GPU, Host, PORT};
 use std::fs;

@@ -1,20 +1,25 @@
 //! An agent and its manager, over the wire; and those that pretend to be one of them.
-#![expect(clippy::unwrap_used, reason = "tests may panic")]
 
-#[path = "../../../pcie/tests/tree/mod.rs"]
-mod tree;
+#![expect(clippy::unwrap_used, reason = "a test that panics has failed, and says where")]
 
 mod asked;
+mod binary;
 mod certificates;
+mod coming;
 mod draining;
 mod exchanged;
+mod holding;
+mod inventory;
 mod kernel;
 mod liar;
 mod lies;
 mod measuring;
+mod preparing;
 mod readying;
 mod renewing;
 mod strangers;
+#[path = "../../../pcie/tests/pcie/tree/mod.rs"]
+mod tree;
 
 use certificates::{Authority, Pair, UUID};
 use poolwright_agent::folder::Folder;

@@ -1,8 +1,8 @@
 //! An agent's telemetry of its GPUs, and its report to a manager.
 
 use super::asked::{Pool, pool, pool_with};
-use super::tree::{GPU, PORT, library};
 use super::{BOOT, LONG, SERIAL};
+use crate::tree::{GPU, PORT, library};
 use poolwright_driver::{Counted, HostSide, LinkSeen, Reading};
 use std::fs;
 use std::os::unix::fs::MetadataExt;

@@ -1,8 +1,8 @@
 //! Another certificate, for a key that the agent makes.
 
 use super::certificates::{Authority, UUID};
-use super::tree::{gpu_config, host};
 use super::{LONG, manager, name_host, serving, target};
+use crate::tree::{gpu_config, host};
 use poolwright_agent::folder::{self, Folder};
 use poolwright_agent::wire;
 use poolwright_driver::{ErrorKind, HostSide};

@@ -1,8 +1,8 @@
 //! Who is not who they should be: nobody is served, nothing is believed, and the reason is told.
 
 use super::certificates::{Authority, Pair};
-use super::tree::{gpu_config, host};
 use super::{LONG, SERIAL, manager, name_host, serving, target};
+use crate::tree::{gpu_config, host};
 use poolwright_driver::{DriverError, ErrorKind, HostSide};
 use poolwright_model::fault::FaultKind;
 

@@ -1,8 +1,8 @@
 //! Generates `poolwright-redfish-model`'s types from the CSDL that DMTF publishes.
 //!
-//!     cargo run -p poolwright-redfish-codegen              writes src/generated/ of the model crate
-//!     cargo run -p poolwright-redfish-codegen -- --check   compares instead, exit 1 on a difference
-//!                                                          (after it: another folder than the model crate's)
+//!     cargo run              writes src/generated/ of the model crate
+//!     cargo run -- --check   compares instead, exit 1 on a difference
+//!                            (after it: another folder than the model crate's)
 //!
 //! `roots` says which types, `flatten` makes the `model` of the compiler's answer and of some `facts` that it
 //! leaves out, `naming` names, `emit_types` and `emit_table` write.
@@ -164,7 +164,7 @@ fn compare(folder: &Path, files: &[File]) -> Result<(), String> {
         return Ok(());
     }
     Err(format!(
-        "the committed Redfish types differ from what the generator writes:\n  {}\nrun `cargo run -p poolwright-redfish-codegen` and commit the result",
+        "the committed Redfish types differ from what the generator writes:\n  {}\nrun `cargo run` in fabric/redfish-model/codegen and commit the result",
         stale.join("\n  ")
     ))
 }

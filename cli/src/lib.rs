@@ -1,0 +1,105 @@
+//! The `poolwright` binary: commands, output, and the wiring of drivers and stores.
+//!
+//! * `args` is the command line, `commands` has one module a command.
+//! * `wire_up` is the only place that names concrete drivers, stores and servers.
+//! * `api_client` speaks to the manager, `follow` waits for its operations.
+//! * `tables` says what is shown of each noun; [`output`] writes it.
+//! * `silence`, `drifting` and `paused` say beside what is shown what does not answer, what is not as recorded,
+//!   and what is paused.
+//! * `detach` is the check before GPUs are detached.
+//! * `names` says what a mistyped name may have meant.
+//! * `service_failure` says how errors of the service end a command, `access` how services are reached.
+
+mod access;
+mod api_client;
+mod args;
+mod commands;
+mod confirm;
+mod detach;
+mod drifting;
+mod follow;
+mod misread;
+mod names;
+mod paused;
+mod progress;
+mod service_failure;
+mod silence;
+mod tables;
+mod wire_up;
+
+use args::{Arguments, Command};
+use clap::error::{ContextKind, ErrorKind};
+use exit_code::ExitCode;
+use output::{Output, say};
+use poolwright_model::nearest::{did_you_mean, nearest};
+use poolwright_terminal::{USUAL_LOG, exit_code, failure, is_coloured, output, stop};
+use std::io::{self, IsTerminal};
+
+/// Runs the command that these arguments name.
+pub fn main() -> std::process::ExitCode {
+    let arguments = match args::parse(std::env::args_os()) {
+        Ok(arguments) => arguments,
+        Err(error) => return refuse(&error).into(),
+    };
+    let output = Output {
+        format: arguments.format(io::stdout().is_terminal()),
+    };
+    let Arguments { every, command } = arguments;
+    let (draws, runtime) = (command.draws(), runtime(&command));
+    let log = match command {
+        Command::Serve(_) => &format!("{USUAL_LOG},poolwright::operation=info,poolwright::endpoint=info"),
+        _ => USUAL_LOG,
+    };
+    poolwright_terminal::run(every.verbose, log, runtime, async {
+        if !draws {
+            output.refuse_picture()?;
+        }
+        commands::run(command, output).await
+    })
+}
+
+/// Servers use all cores, and a planner needs a second thread to receive an interrupt. A command that asks and prints
+/// is faster, and takes a third less work, on one thread.
+fn runtime(command: &Command) -> tokio::runtime::Builder {
+    match command {
+        Command::Demo(_) | Command::Emulate(_) | Command::Plan(_) | Command::Serve(_) => {
+            tokio::runtime::Builder::new_multi_thread()
+        }
+        _ => tokio::runtime::Builder::new_current_thread(),
+    }
+}
+
+/// Help, the version, or what is wrong with the arguments.
+fn refuse(error: &clap::Error) -> ExitCode {
+    match misread::told(error, is_coloured()) {
+        Some(text) => say(text.trim_end()),
+        // A closed stream leaves no place to report a failure.
+        None => drop(error.print()),
+    }
+    if error.kind() == ErrorKind::InvalidSubcommand {
+        let typed = error.get(ContextKind::InvalidSubcommand).map(ToString::to_string);
+        let nouns = typed.map(|typed| nearest(&typed, args::NOUNS));
+        let question = did_you_mean(&nouns.unwrap_or_default());
+        // A command that is meant is named by clap; a list that is meant is named here.
+        if question.is_some() || error.get(ContextKind::SuggestedSubcommand).is_none() {
+            let question = question.map_or_else(String::new, |question| format!("{question} "));
+            say(&format!(
+                "hint: {question}poolwright --help lists the commands; `poolwright demo` is a good first one"
+            ));
+        }
+    }
+    if error.kind() == ErrorKind::UnknownArgument {
+        let typed = error.get(ContextKind::InvalidArg).map(ToString::to_string);
+        let number = typed.and_then(|typed| typed.strip_prefix('-')?.chars().next());
+        // What reads as an option is a figure with a sign, such as a model of -5B, or a limit of -1s.
+        if number.is_some_and(|first| first.is_ascii_digit()) {
+            say(
+                "hint: sizes, counts and times have no sign: allowed are those without, such as 5B, 8 or 90s",
+            );
+        }
+    }
+    match error.use_stderr() {
+        true => ExitCode::Usage,
+        false => ExitCode::Ok,
+    }
+}

@@ -1,0 +1,279 @@
+//! Measured peaks correct constants, within limits and out loud.
+
+use poolwright_model::profile::Profiles;
+use poolwright_sizing::calibration::{Calibrated, Constant, calibrate};
+use poolwright_sizing::fit::{fit, fit_calibrated};
+use poolwright_sizing::inference::{self, Layout};
+use poolwright_sizing::job::{AdapterType, Method, Precision, Recompute};
+use poolwright_sizing::{
+    Calibration, Catalogue, Inference, Job, Limits, Model, Offer, Parallel, Training, training,
+};
+use proptest::prelude::*;
+
+const COLUMNS: &str = "id,model,params,layers,hidden,heads,kv_heads,head_dim,ffn,vocab,tied,mlp,task,precision,\
+                       micro_batch,seq_len,gen_tokens,shard_ranks,recompute,attention,loss,metric,engine,peak_gib";
+
+fn model() -> Model {
+    Catalogue::builtin().resolve("Llama-3.2-1B").unwrap()
+}
+
+fn architecture(model: &Model) -> String {
+    let Model {
+        params,
+        layers,
+        hidden,
+        heads,
+        kv_heads,
+        head_dim,
+        ffn,
+        vocab,
+        ..
+    } = model;
+    let tied = u8::from(model.tied);
+    format!(
+        "{},{params},{layers},{hidden},{heads},{kv_heads},{head_dim},{ffn},{vocab},{tied},swiglu",
+        model.name
+    )
+}
+
+fn step(seq_len: u64) -> Training {
+    let mut job = Training {
+        precision: Precision::Bf16,
+        seq_len,
+        recompute: Recompute::None,
+        ..Training::new(Method::Full)
+    };
+    job.adapters.dtype = AdapterType::Fp32;
+    job
+}
+
+/// GiB of live tensors.
+fn live(seq_len: u64) -> f64 {
+    training::peak(&model(), &step(seq_len), &Parallel::SINGLE)
+        .unwrap()
+        .bytes
+        / f64::from(1u32 << 30)
+}
+
+/// A training step on one GPU whose allocator reserved so many times its live tensors.
+fn trained(id: &str, seq_len: u64, factor: f64) -> String {
+    let peak = live(seq_len) * factor;
+    format!(
+        "{id},{},full,bf16,1,{seq_len},,1,none,flash,full_fp32,reserved,,{peak}",
+        architecture(&model())
+    )
+}
+
+/// Serving on one GPU by an engine that held so many GiB beside weights and cache.
+fn served(id: &str, requests: u64, held: f64) -> String {
+    let job = Inference {
+        prompt_tokens: 1000,
+        generated_tokens: 24,
+        concurrency: requests,
+        ..Inference::default()
+    };
+    let terms = inference::tensors(&model(), &job, Layout::SINGLE).unwrap();
+    let peak = terms.iter().map(|term| term.point.gib()).sum::<f64>() + held;
+    let architecture = architecture(&model());
+    format!("{id},{architecture},infer,,{requests},1000,24,1,,,,device,vllm-0.11,{peak}")
+}
+
+fn table(rows: &[String]) -> String {
+    format!("{COLUMNS}\n{}\n", rows.join("\n"))
+}
+
+fn calibrated(rows: &[String]) -> Calibrated {
+    calibrate(&table(rows)).unwrap()
+}
+
+#[test]
+fn rows_correct_a_constant_and_the_estimates_say_so() {
+    let rows = [
+        trained("a", 1024, 1.01),
+        trained("b", 2048, 1.02),
+        trained("c", 4096, 1.03),
+        trained("odd", 8192, 1.30),
+    ];
+    let found = calibrated(&rows);
+    assert!(
+        found.refused_rows.is_empty() && found.refused_corrections.is_empty(),
+        "{found:?}"
+    );
+    let [correction] = found.calibration.corrections.as_slice() else {
+        panic!("{found:?}")
+    };
+    assert_eq!(
+        (correction.constant, correction.rows),
+        (Constant::ReservedAlone, 4)
+    );
+    // The median, which one odd row moves little; a bound that covers that row, and is not lowered by so few.
+    assert!((correction.after.middle - 1.025).abs() < 1e-4, "{correction:?}");
+    assert!(correction.after.safe >= 1.2999 && correction.after.safe >= correction.before.safe);
+    assert!(correction.error_after < correction.error_before, "{correction:?}");
+
+    let text = found.calibration.to_json().unwrap();
+    let read = Calibration::parse("c.json", &text).unwrap();
+    assert_eq!(read.corrections, found.calibration.corrections);
+    let offers = [Offer::of(
+        Profiles::builtin().by_name("h100-sxm5-80gb").unwrap(),
+        None,
+    )];
+    let job = Job::Training(step(2048));
+    let plain = fit(&model(), &job, &offers, Limits::default()).unwrap();
+    let corrected = fit_calibrated(&model(), &job, &offers, Limits::default(), &read).unwrap();
+    let point = |fit: &poolwright_sizing::Fit| fit.candidates[0].estimate.point.gib();
+    assert!(point(&corrected) < point(&plain));
+    let outside: f64 = corrected.candidates[0]
+        .estimate
+        .terms
+        .iter()
+        .filter(|t| t.name == "context")
+        .map(|t| t.point.gib())
+        .sum();
+    assert!((point(&corrected) - outside - live(2048) * 1.025).abs() < 1e-3);
+    let notes = &corrected.candidates[0].estimate.notes;
+    assert!(
+        notes
+            .iter()
+            .any(|note| note.starts_with("calibrated: ") && note.ends_with("from 4 rows, in c.json")),
+        "{notes:?}"
+    );
+    assert!(
+        !plain.candidates[0]
+            .estimate
+            .notes
+            .iter()
+            .any(|note| note.contains("calibrated"))
+    );
+}
+
+#[test]
+fn what_an_engine_holds_is_corrected_from_outside() {
+    let rows: Vec<String> = (1..=12)
+        .map(|n| served(&format!("s{n}"), n, 3.0 + 0.01 * n as f64))
+        .collect();
+    let found = calibrated(&rows);
+    let correction = &found.calibration.corrections[0];
+    assert_eq!(
+        (correction.framework.as_str(), correction.constant),
+        ("vllm-0.11", Constant::EngineAlone)
+    );
+    assert!((correction.after.middle - 3.065).abs() < 1e-3, "{correction:?}");
+    // So many rows may lower the bound.
+    assert!(
+        (correction.after.safe - 3.12).abs() < 1e-3 && correction.before.safe > 5.0,
+        "{correction:?}"
+    );
+    let offers = [Offer::of(Profiles::builtin().by_name("l4-24gb").unwrap(), None)];
+    let job = Job::Inference(Inference::default());
+    let corrected = fit_calibrated(&model(), &job, &offers, Limits::default(), &found.calibration).unwrap();
+    let terms = &corrected.candidates[0].estimate.terms;
+    assert!(
+        terms
+            .iter()
+            .any(|term| term.name == "engine" && term.formula.starts_with("calibrated: ")),
+        "{terms:?}"
+    );
+    assert!(
+        !terms
+            .iter()
+            .any(|term| term.name == "activations" || term.name == "context")
+    );
+}
+
+#[test]
+fn what_is_out_of_limits_or_does_not_help_is_refused_with_its_reason() {
+    let why = |rows: &[String]| {
+        let found = calibrated(rows);
+        assert!(found.calibration.is_empty(), "{found:?}");
+        found.refused_corrections[0].why.clone()
+    };
+    assert!(why(&[trained("a", 1024, 1.05), trained("b", 2048, 1.05)]).contains("at least 3"));
+    let much: Vec<String> = (1..5).map(|n| trained("x", 1024 * n, 1.8)).collect();
+    assert!(why(&much).contains("out of the limits, 1 to 1.6"));
+    // All over the place: the others do not tell the next.
+    let scattered = [("a", 0.92), ("b", 1.9), ("c", 1.0), ("d", 1.6)];
+    let scattered = scattered.map(|(id, factor)| trained(id, 2048, factor));
+    assert!(why(&scattered).contains("would not help"));
+
+    let row = |changes: &[(&str, &str)]| {
+        let (names, values) = (COLUMNS.split(','), trained("odd", 2048, 1.05));
+        let changed = names.zip(values.split(',')).map(|(name, value)| {
+            let change = changes.iter().find(|(column, _)| *column == name);
+            change.map_or(value, |(_, new)| *new).to_owned()
+        });
+        changed.collect::<Vec<_>>().join(",")
+    };
+    for (changes, word) in [
+        (vec![("peak_gib", "")], "peak_gib"),
+        (vec![("peak_gib", "NaN")], "above 0"),
+        (vec![("peak_gib", "inf")], "above 0"),
+        (vec![("peak_gib", "-3")], "above 0"),
+        (vec![("peak_gib", "1e300")], "at most 10000"),
+        (vec![("peak_gib", "=cmd()")], "above 0"),
+        (vec![("peak_gib", "500")], "another job"),
+        (vec![("metric", "allocated")], "no constant"),
+        (vec![("metric", "")], "reserved, device"),
+        (vec![("hidden", "1000000000000000000000000000000")], "hidden"),
+        (vec![("heads", "0")], "heads"),
+        (vec![("task", "infer"), ("metric", "device")], "engine"),
+        (
+            vec![("task", "infer"), ("metric", "device"), ("engine", "nobody-1")],
+            "vllm-0.11",
+        ),
+        (vec![("task", "infer")], "seen from outside"),
+    ] {
+        let found = calibrated(&[row(&changes)]);
+        let why = &found.refused_rows[0].why;
+        assert!(
+            why.contains(word) && found.refused_rows[0].what == "odd",
+            "{changes:?}: {why}"
+        );
+    }
+}
+
+#[test]
+fn a_file_that_somebody_wrote_is_held_to_the_same_limits() {
+    let correction = |middle: f64, safe: f64| {
+        serde_json::json!({
+            "framework": "pytorch", "constant": "reserved-alone", "rows": 3, "error_before": 1.0, "error_after": 0.5,
+            "before": {"middle": 1.1, "safe": 1.25}, "after": {"middle": middle, "safe": safe},
+        })
+    };
+    let file =
+        |corrections: &[serde_json::Value]| serde_json::json!({"corrections": corrections}).to_string();
+    let refused = |text: &str| Calibration::parse("c.json", text).unwrap_err().to_string();
+    assert!(Calibration::parse("c.json", &file(&[correction(1.05, 1.2)])).is_ok());
+    assert!(refused(&file(&[correction(0.5, 1.2)])).contains("out of the limits"));
+    assert!(refused(&file(&[correction(1.2, 1.1)])).contains("bound"));
+    assert!(refused(&file(&[correction(1.2, 1e308)])).contains("bound"));
+    assert!(refused(&file(&[correction(1.1, 1.2), correction(1.2, 1.3)])).contains("twice"));
+    for text in [
+        "",
+        "{}",
+        "[]",
+        "{\"corrections\": 3}",
+        "{\"corrections\": [{\"factor\": 3}]}",
+    ] {
+        assert!(refused(text).starts_with("c.json: "), "{text}");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, cases: 128, ..ProptestConfig::default() })]
+
+    /// Whatever stands in a file, nothing panics and nothing out of limits comes out.
+    #[test]
+    fn any_table_is_read_or_refused(
+        cells in proptest::collection::vec(proptest::collection::vec("[-0-9a-z.\"=eE, ]{0,8}", 24), 0..6),
+        factors in proptest::collection::vec(0.1f64..4.0, 0..12),
+    ) {
+        let mut rows: Vec<String> = cells.iter().map(|row| row.join(",")).collect();
+        rows.extend(factors.iter().enumerate().map(|(n, factor)| trained(&format!("r{n}"), 512 + 64 * n as u64, *factor)));
+        for text in [table(&rows), rows.join("\n"), table(&rows[cells.len()..])] {
+            let Ok(found) = calibrate(&text) else { continue };
+            let text = found.calibration.to_json().unwrap();
+            prop_assert_eq!(Calibration::parse("c.json", &text).unwrap().corrections, found.calibration.corrections);
+        }
+    }
+}

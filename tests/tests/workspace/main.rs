@@ -1,0 +1,16 @@
+//! Tests across crates.
+
+#![expect(clippy::unwrap_used, reason = "a test that panics has failed, and says where")]
+
+mod dependencies;
+mod emulated;
+mod faults;
+mod fencing;
+mod histories;
+mod house;
+mod layering;
+mod recorded;
+mod servers;
+mod stories;
+mod torture;
+mod untrusted;
