@@ -286,14 +286,15 @@ mod tests {
 
     /// The commands in a help: lines that begin with our name, with those that go on from them.
     fn examples(help: &str) -> Vec<String> {
-        let joined = help
-            .replace("\\\n", " ")
-            .replace("poolwright-agent ", "poolwright agent ");
+        let joined = help.replace("\\\n", " ");
         let commands = joined.lines().flat_map(|line| line.split(['&', '|', '>']));
         commands
-            .map(|line| line.trim().trim_start_matches("sudo "))
+            .map(|line| {
+                line.trim()
+                    .trim_start_matches("sudo ")
+                    .replacen("poolwright-agent ", "poolwright agent ", 1)
+            })
             .filter(|line| line.starts_with("poolwright "))
-            .map(str::to_owned)
             .collect()
     }
 

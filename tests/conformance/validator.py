@@ -9,6 +9,7 @@ from rack import USER
 from suite import ROOT, run, secret_file
 
 SECONDS = 600
+CODEGEN = ROOT / "fabric/redfish-model/codegen/Cargo.toml"
 SCHEMA_CRATE = "nv-redfish-schema"
 # Later ones win where a file is in two: Redfish's own schemas over Swordfish's copies.
 SCHEMA_FOLDERS = ("oem", "swordfish-csdl", "redfish-csdl")
@@ -16,7 +17,7 @@ SCHEMA_FOLDERS = ("oem", "swordfish-csdl", "redfish-csdl")
 
 def schema_directory(folder):
     """Puts the CSDL of the crate that our types come from into one flat folder, as the validator wants it."""
-    metadata = json.loads(run("cargo", "metadata", "--format-version", "1").out)
+    metadata = json.loads(run("cargo", "metadata", "--locked", "--format-version", "1", "--manifest-path", CODEGEN).out)
     manifest = next(p["manifest_path"] for p in metadata["packages"] if p["name"] == SCHEMA_CRATE)
     folder = Path(folder)
     folder.mkdir()
