@@ -3,12 +3,11 @@
 //! * `args` is the command line, `commands` has one module a command.
 //! * `wire_up` is the only place that names concrete drivers, stores and servers.
 //! * `api_client` speaks to the manager, `follow` waits for its operations.
-//! * `tables` says what is shown of each noun; [`output`] writes it.
-//! * `silence`, `drifting` and `paused` say beside what is shown what does not answer, what is not as recorded,
-//!   and what is paused.
+//! * `tables` has the columns of each noun; [`output`] writes them.
+//! * `silence`, `drifting` and `paused` add warnings to results: silent endpoints, drift, pauses.
 //! * `detach` is the check before GPUs are detached.
-//! * `names` says what a mistyped name may have meant.
-//! * `service_failure` says how errors of the service end a command, `access` how services are reached.
+//! * `names` suggests names for mistyped ones.
+//! * `service_failure` maps errors of the service to exit codes and hints; `access` reads the options for a connection.
 
 mod access;
 mod api_client;
@@ -69,7 +68,7 @@ fn runtime(command: &Command) -> tokio::runtime::Builder {
     }
 }
 
-/// Help, the version, or what is wrong with the arguments.
+/// Prints help, the version, or an argument error.
 fn refuse(error: &clap::Error) -> ExitCode {
     match misread::told(error, is_coloured()) {
         Some(text) => say(text.trim_end()),
@@ -80,7 +79,7 @@ fn refuse(error: &clap::Error) -> ExitCode {
         let typed = error.get(ContextKind::InvalidSubcommand).map(ToString::to_string);
         let nouns = typed.map(|typed| nearest(&typed, args::NOUNS));
         let question = did_you_mean(&nouns.unwrap_or_default());
-        // A command that is meant is named by clap; a list that is meant is named here.
+        // Clap suggests commands; lists are suggested here.
         if question.is_some() || error.get(ContextKind::SuggestedSubcommand).is_none() {
             let question = question.map_or_else(String::new, |question| format!("{question} "));
             say(&format!(
@@ -91,7 +90,7 @@ fn refuse(error: &clap::Error) -> ExitCode {
     if error.kind() == ErrorKind::UnknownArgument {
         let typed = error.get(ContextKind::InvalidArg).map(ToString::to_string);
         let number = typed.and_then(|typed| typed.strip_prefix('-')?.chars().next());
-        // What reads as an option is a figure with a sign, such as a model of -5B, or a limit of -1s.
+        // A figure with a sign, such as a model of -5B or a limit of -1s, reads as an option.
         if number.is_some_and(|first| first.is_ascii_digit()) {
             say(
                 "hint: sizes, counts and times have no sign: allowed are those without, such as 5B, 8 or 90s",

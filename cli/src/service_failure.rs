@@ -7,7 +7,7 @@ use poolwright_service::{ErrorCode, ServiceError};
 
 pub fn refused(error: ServiceError) -> Failure {
     let (code, usual_hint) = match error.code {
-        ErrorCode::BadRequest => (ExitCode::Usage, "see --help for what is allowed"),
+        ErrorCode::BadRequest => (ExitCode::Usage, "see --help for the allowed values"),
         ErrorCode::TooLarge => (ExitCode::Usage, "ask for less at once"),
         ErrorCode::NotFound => (
             ExitCode::NotFound,
@@ -19,11 +19,11 @@ pub fn refused(error: ServiceError) -> Failure {
         ),
         ErrorCode::Conflict => (
             ExitCode::Conflict,
-            "see what is held and by whom: poolwright get compositions",
+            "list the holders of GPUs: poolwright get compositions",
         ),
         ErrorCode::Stale => (ExitCode::Stale, "look again and repeat it"),
         ErrorCode::Timeout => (ExitCode::Timeout, "it goes on: see poolwright ops list"),
-        ErrorCode::Unplaced => (ExitCode::Conflict, "see what is free: poolwright get gpus"),
+        ErrorCode::Unplaced => (ExitCode::Conflict, "list the free GPUs: poolwright get gpus"),
         ErrorCode::Indeterminate => (
             ExitCode::Indeterminate,
             "see poolwright ops list, then poolwright ops resolve",
@@ -50,7 +50,7 @@ pub fn refused(error: ServiceError) -> Failure {
     }
 }
 
-/// How waiting for an operation that came to rest like this ends.
+/// The exit code of a wait for this operation.
 pub fn operation_exit_code(operation: &Operation) -> ExitCode {
     match operation.state {
         OperationState::Completed if operation.is_partial() => ExitCode::Partial,

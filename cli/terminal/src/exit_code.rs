@@ -1,24 +1,24 @@
-//! What the process says as it ends. Scripts branch on these numbers, so they never change.
+//! Exit codes. Scripts branch on them, so they never change.
 
-/// The way a command ended.
+/// The exit code of a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum ExitCode {
     Ok = 0,
-    /// An error that none of the others describes.
+    /// Any other error.
     Generic = 1,
-    /// Wrong arguments; or something destructive off a terminal without `--yes`.
+    /// Wrong arguments; or a destructive command off a terminal without `--yes`.
     Usage = 2,
     NotFound = 3,
     /// Authentication failed, of the account or of a service by its certificate; or the account lacks a right.
     Authentication = 4,
-    /// Somebody else has it, or it is there already.
+    /// A conflict with another holder, or with an existing object.
     Conflict = 5,
-    /// What the request rests on is no longer so.
+    /// The state that the request was made for has changed.
     Stale = 6,
-    /// Not over in time; the operation goes on, and its id is printed.
+    /// Time-out; the operation goes on, and its id is printed.
     Timeout = 7,
-    /// Part of it was done.
+    /// Partial success.
     Partial = 8,
     /// An outcome is unknown, or an undo failed: an operator must look.
     Indeterminate = 9,

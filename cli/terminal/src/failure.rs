@@ -1,5 +1,4 @@
-//! How a command fails: one value that says what went wrong, where and why, what to do next, and with which
-//! exit code the process ends.
+//! Errors of commands: cause, place, next step and exit code.
 
 use crate::exit_code::ExitCode;
 use poolwright_driver::{DriverError, ErrorKind};
@@ -9,7 +8,7 @@ use std::fmt;
 use std::io;
 use std::path::Path;
 
-/// An error as people see it.
+/// The error of a command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure {
     pub code: ExitCode,
@@ -17,9 +16,9 @@ pub struct Failure {
     pub message: String,
     /// What to do next.
     pub hint: Option<String>,
-    /// Everything that led to it, for who wants to know more: see [`Failure::explained`].
+    /// All causes; printed with `--explain`: see [`Failure::explained`].
     pub details: Vec<String>,
-    /// It may pass by itself: nobody listened, or the answer did not come.
+    /// Transient: a refused connection, or no answer.
     pub may_pass: bool,
 }
 
@@ -48,7 +47,7 @@ impl Failure {
         self
     }
 
-    /// With its details if they are asked for; else the hint says how to ask for them.
+    /// Adds the details, or a hint at `--explain`.
     pub fn explained(mut self, explain: bool) -> Self {
         let details = std::mem::take(&mut self.details);
         match (explain, details.len()) {

@@ -1,8 +1,8 @@
 //! Command-line support for `poolwright` and `poolwright-agent`.
 //!
 //! * [`output`] is the only place that writes on stdout.
-//! * [`failure`] and [`exit_code`] are how a command fails, [`stop`] is how it is interrupted.
-//! * [`log`] writes log messages; [`manager`] is how a manager is reached.
+//! * [`failure`] and [`exit_code`]: errors of commands; [`stop`]: signals.
+//! * [`log`]: log messages; [`manager`]: connections to a manager.
 
 pub mod exit_code;
 pub mod failure;
@@ -20,13 +20,13 @@ use output::say;
 use std::io::{self, IsTerminal};
 use tracing_subscriber::EnvFilter;
 
-/// How a command ends.
+/// The result of a command.
 pub type Outcome = Result<ExitCode, Failure>;
 
 /// Logged without `-v`. A certificate that is refused is an error of the command, and told as one.
 pub const USUAL_LOG: &str = "warn,rustls_platform_verifier=off";
 
-/// Runs a command to its end, and says why it failed. `log`: what is logged without `-v`.
+/// Runs a command and prints its error. `log` is the filter without `-v`.
 pub fn run(
     verbose: u8,
     log: &str,
@@ -40,7 +40,7 @@ pub fn run(
     {
         tracing::debug!("a cryptography provider was installed already");
     }
-    // Many endpoints take many connections; the hard limit is the administrator's word.
+    // Many endpoints take many connections; the administrator sets the hard limit.
     if let Err(error) = rlimit::increase_nofile_limit(u64::MAX) {
         tracing::debug!("the limit of open files could not be raised: {error}");
     }
@@ -69,7 +69,7 @@ pub fn is_coloured() -> bool {
     io::stderr().is_terminal() && !plain
 }
 
-/// Writes the log to stderr: what is usual, and more with -v.
+/// Writes the log to stderr; `-v` adds messages.
 fn trace(verbose: u8, usual: &str) {
     let usual = match verbose {
         0 => usual,

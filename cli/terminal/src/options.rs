@@ -30,7 +30,7 @@ pub fn duration(text: &str) -> Result<Duration, String> {
     parsed.ok_or_else(|| format!("{text:?} is not a time: write 90s, 1h 30m or 2d"))
 }
 
-/// The same, and not none: nothing is done in no time.
+/// The same, above zero.
 pub fn some_time(text: &str) -> Result<Duration, String> {
     match duration(text)? {
         Duration::ZERO => Err(format!("{text:?} is no time at all: write 90s, 1h 30m or 2d")),

@@ -86,8 +86,8 @@ pub(crate) async fn follow(State(api): State<Api>, mut request: Request, next: N
     response
 }
 
-/// A request with its body, where that is small: what nobody read before the answer would end the connection. What does
-/// not come in time is not there.
+/// Reads a small body before the answer: hyper closes the connection after an answer to a request with an unread body. A body
+/// that does not arrive in time counts as empty.
 async fn with_small_body(request: Request, within: Duration) -> Request {
     let length = request.headers().get(header::CONTENT_LENGTH);
     let length = length.and_then(|length| length.to_str().ok()?.parse::<usize>().ok());

@@ -1,6 +1,7 @@
 //! The `poolwright-agent` binary: the agent of a host, without the manager.
 
-use clap::Parser;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use clap::{CommandFactory, FromArgMatches, Parser, ValueEnum};
 use poolwright_agent::commands::{self, AgentArgs};
 use poolwright_terminal::output::{Format, Output};
 use poolwright_terminal::{EveryCommand, USUAL_LOG, run};
@@ -17,12 +18,24 @@ struct Arguments {
 }
 
 fn main() -> std::process::ExitCode {
-    let Arguments { every, agent } = Arguments::parse();
+    let forms = [Format::Table, Format::Json, Format::Csv];
+    let names = forms.iter().filter_map(Format::to_possible_value);
+    let parser = PossibleValuesParser::new(names).try_map(|name| Format::from_str(&name, false));
+    // No command of the agent has a picture.
+    let command = Arguments::command().mut_arg("output", |output| {
+        output
+            .value_parser(parser)
+            .help("How results are written: table if left out")
+    });
+    let arguments = Arguments::from_arg_matches(&command.get_matches());
+    let Arguments { every, agent } = arguments.unwrap_or_else(|error| error.exit());
     let output = Output {
         format: every.output.unwrap_or(Format::Table),
     };
-    run(every.verbose, USUAL_LOG, Builder::new_current_thread(), async {
-        output.refuse_picture()?;
-        commands::run(&agent, output).await
-    })
+    run(
+        every.verbose,
+        USUAL_LOG,
+        Builder::new_current_thread(),
+        commands::run(&agent, output),
+    )
 }
