@@ -15,7 +15,7 @@ import managed
 import with_agents
 from gpu import Gpu
 from guest import initramfs
-from suite import POOLWRIGHT, ROOT, SUITE_DIR, Suite
+from suite import POOLWRIGHT_AGENT, ROOT, SUITE_DIR, Suite
 
 # What is aimed at: the manager's share beside its commits.
 ACPI_MS, NATIVE_SHARE = 20, 0.05
@@ -165,7 +165,7 @@ def main():
     repetitions = parser.parse_args().repetitions
     library = SUITE_DIR / "libnvidia-ml.so.1"
     subprocess.run(["cc", "-shared", "-fPIC", "-o", library, ROOT / "fabric/pcie/tests/nvml.c"], check=True)
-    image = initramfs(SUITE_DIR / "image", POOLWRIGHT, [library])
+    image = initramfs(SUITE_DIR / "image", POOLWRIGHT_AGENT, [library])
     suite = Suite()
     lab = managed.Managed(suite, image, ("native", "second", "one", "other"))
     try:

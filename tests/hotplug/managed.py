@@ -212,7 +212,7 @@ def coming_and_going(lab):
     for name in (NATIVE, ONE, OTHER):
         lab.ended_well(lab.attach(name), f"{name}: attached")
         lab.is_at(name, f"{name}: attached")
-        status, said = lab.guests[name].sh("poolwright agent verify 0000:01:00.0 --ids 10de:2330 --bars 3 --link 16x16")
+        status, said = lab.guests[name].sh("poolwright-agent verify 0000:01:00.0 --ids 10de:2330 --bars 3 --link 16x16")
         lab.check(status == 0, f"{name}: its kernel can use it", said)
         again = lab.attach(name)
         lab.check(again.code != 0, f"{name}: what is attached is not attached again", again)

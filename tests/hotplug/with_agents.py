@@ -31,7 +31,7 @@ def enrol(lab, names, folder=AGENT):
         guest.put("/tmp/token", token.out)
         guest.put("/tmp/ca.pem", (lab.manager.folder / "tls/ca.pem").read_text())
         status, said = guest.sh(
-            f"poolwright agent enrol --manager https://10.0.2.2:{port} --ca /tmp/ca.pem --token-file /tmp/token"
+            f"poolwright-agent enrol --manager https://10.0.2.2:{port} --ca /tmp/ca.pem --token-file /tmp/token"
             f" --address {guest.agent_at} --dir {folder} 2>&1"
         )
         lab.check(status == 0, f"{name}: its agent is enrolled", said)
@@ -48,7 +48,7 @@ def serve(lab, name):
     """The agent that was enrolled last serves, and no other one."""
     guest = lab.guests[name]
     guest.sh("test -e /tmp/agent.pid && kill -9 $(cat /tmp/agent.pid)")
-    guest.sh(f"poolwright agent serve --dir {guest.agent} </dev/null >/tmp/agent.log 2>&1 & echo $! >/tmp/agent.pid")
+    guest.sh(f"poolwright-agent serve --dir {guest.agent} </dev/null >/tmp/agent.log 2>&1 & echo $! >/tmp/agent.pid")
     lab.manager.until(f"{name}: its agent listens", lambda: "listens" in guest.sh("cat /tmp/agent.log")[1])
 
 

@@ -124,7 +124,7 @@ install_python_tools() {
     echo "installing the Python tools of tests/requirements.txt into .venv" >&2
     rm -rf .venv
     python3 -m venv .venv &&
-        setpriv --pdeathsig TERM .venv/bin/python -m pip install --quiet --disable-pip-version-check \
+        setpriv --pdeathsig TERM .venv/bin/python -m pip install --quiet --no-compile --disable-pip-version-check \
             --requirement tests/requirements.txt --constraint tests/constraints.txt ||
         die "the Python tools could not be installed into .venv"
     echo "$pins" >.venv/pins

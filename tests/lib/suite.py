@@ -21,6 +21,7 @@ SUITE_DIR = Path(os.environ.get("SUITE_DIR") or tempfile.mkdtemp(prefix="suite-"
 SHARED = Path(os.environ["POOLWRIGHT_SHARED"]) if os.environ.get("POOLWRIGHT_SHARED") else None
 PLANTED, FULL = os.environ.get("PLANTED") == "yes", os.environ.get("FULL") == "yes"
 POOLWRIGHT = os.environ.get("POOLWRIGHT", str(ROOT / "target/debug/poolwright"))
+POOLWRIGHT_AGENT = os.environ.get("POOLWRIGHT_AGENT", str(ROOT / "target/debug/poolwright-agent"))
 SERVE_TREE = os.environ.get("SERVE_TREE", str(ROOT / "target/debug/serve-tree"))
 TORTURE = os.environ.get("TORTURE", str(ROOT / "target/debug/torture"))
 POWER_CUTS = os.environ.get("POWER_CUTS", str(ROOT / "target/debug/power-cuts"))

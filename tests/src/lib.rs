@@ -8,6 +8,7 @@
 //! * [`power`] cuts the power of a manager, and looks for what was acknowledged.
 //! * [`histories`] lets many clients ask several managers, and judges whether the answers fit together.
 //! * [`torture`] kills managers, breaks requests and checks what must hold.
+//! * `openapi` is the committed document of the API, written from its handlers.
 //! * [`untrusted`] is what fuzzers throw bytes at, with bytes to begin with.
 //! * [`workspace`] and [`spdx`] read the crates, their dependencies and licences, for the tests that
 //!   hold the layering and the list of dependencies.
@@ -18,6 +19,8 @@ pub mod faults;
 pub mod histories;
 pub mod hostile;
 pub mod mockup_server;
+#[cfg(feature = "schema")]
+pub mod openapi;
 pub mod power;
 pub mod spdx;
 pub mod stopped;

@@ -11,7 +11,6 @@ use crate::live::Live;
 use crate::operation::Operation;
 use crate::state::OperationState;
 use jiff::Timestamp;
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::time::Duration;
@@ -20,7 +19,8 @@ use std::time::Duration;
 const LOOK: Duration = Duration::from_secs(30);
 
 /// How bad it is, in Redfish's words.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Severity {
     /// It may still end well by itself.
@@ -30,7 +30,8 @@ pub enum Severity {
 }
 
 /// Somebody must look at an operation.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Alarm {
     pub at: Timestamp,
     pub severity: Severity,

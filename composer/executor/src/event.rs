@@ -5,11 +5,11 @@ use crate::operation::{Operation, OperationKind};
 use crate::state::{OperationState, StepState};
 use jiff::Timestamp;
 use poolwright_model::id::{OperationId, PlanId};
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// An event, committed with the journal line that it tells of.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "event", rename_all = "kebab-case")]
 pub enum Event {
     /// An operation is in a new state: started, ended, or in need of somebody.

@@ -7,12 +7,12 @@
 use crate::operation::{Operation, Stop, StopCause};
 use crate::state::OperationState;
 use poolwright_model::id::{GpuId, UnitId};
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
 /// A unit that an operation goes on without: it is, or will be, where it was before.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LeftOut {
     pub unit: UnitId,
     pub gpus: Vec<GpuId>,

@@ -5,7 +5,6 @@ use crate::operation::Stop;
 use crate::state::StepState;
 use jiff::Timestamp;
 use poolwright_driver::Learned;
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// A line, and when it was written.
@@ -58,7 +57,8 @@ pub enum Line {
 }
 
 /// A step's new state.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct StepLine {
     pub index: u32,
     pub state: StepState,

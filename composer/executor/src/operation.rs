@@ -12,13 +12,13 @@ use jiff::Timestamp;
 use poolwright_model::id::{ControlEndpointId, OperationId, PlanId, TenantId, UnitId};
 use poolwright_model::step::{Step, Target, Verb};
 use poolwright_store::Stored;
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
 /// What somebody wanted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum OperationKind {
     /// A plan for all demands.
@@ -84,7 +84,8 @@ impl OperationKind {
 }
 
 /// The run of one plan.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Operation {
     pub id: OperationId,
     pub kind: OperationKind,
@@ -135,7 +136,8 @@ pub struct Operation {
 }
 
 /// Why an operation is undone.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Stop {
     pub cause: StopCause,
     /// What failed, where and why; or the reason given.
@@ -167,7 +169,8 @@ impl Stop {
     }
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum StopCause {
     /// The step with this index.
@@ -179,7 +182,8 @@ pub enum StopCause {
 }
 
 /// A step, and how far it is.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct StepRecord {
     #[serde(flatten)]
     pub step: Step,

@@ -11,7 +11,6 @@ use poolwright_model::id::{CompositionId, GpuId, HostId, HostPortId, OperationId
 use poolwright_model::lifecycle::GpuState;
 use poolwright_planner::{Composition, Plan};
 use poolwright_store::Stored;
-use schemars::JsonSchema;
 use serde::de::IntoDeserializer;
 use serde::{Deserialize, Deserializer, Serialize};
 use std::collections::BTreeMap;
@@ -128,7 +127,8 @@ impl Stored for GpuRecord {
 }
 
 /// A composition that stands, with its evidence.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CompositionRecord {
     #[serde(flatten)]
     pub composition: Composition,

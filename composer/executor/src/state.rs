@@ -23,13 +23,13 @@
 //! failed) hold what they hold. Neither is ever shown as an end, and time alone leads out of neither:
 //! only a successful read does, or an operator. *Failed* is what an operator made of them.
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::time::Duration;
 
 /// Where an operation is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum OperationState {
     /// In the journal, its units claimed; nothing done yet.
@@ -171,7 +171,8 @@ impl fmt::Display for OperationState {
 ///      ├──► Skipped (the goal held already)   Running ──► NotPossible, and on from there as from Done
 ///      └──► Done, Failed (nothing had to be sent)
 /// ```
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum StepState {
     Pending,

@@ -28,6 +28,8 @@ mod unique;
 pub mod untrusted;
 mod validity;
 
+#[cfg(feature = "schema")]
+pub use api::openapi_document;
 pub use certificate::SiteCertificate;
 pub use limits::Limits;
 pub use server::{EventOptions, Listener, Options, Running, ServeError, serve};

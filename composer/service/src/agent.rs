@@ -11,7 +11,6 @@ use jiff::{SignedDuration, Timestamp};
 use poolwright_driver::{DriverError, HostSide};
 use poolwright_model::id::{ControlEndpointId, HostId};
 use poolwright_store::Stored;
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::collections::BTreeSet;
@@ -30,7 +29,8 @@ const ID_DIGITS: usize = 32;
 const SECRET_BYTES: usize = 32;
 
 /// An agent that speaks for a host.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Agent {
     pub host: HostId,
     /// SMBIOS UUID of the host, lower case.
@@ -111,7 +111,8 @@ impl Stored for AgentToken {
 }
 
 /// What a token is to be good for.
-#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct NewToken {
     /// SMBIOS UUIDs of the hosts that it is for; with none it is for any host that has no agent yet, once.
@@ -126,7 +127,8 @@ pub struct NewToken {
 }
 
 /// A token that was made just now.
-#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TokenMade {
     /// It is told once, and kept nowhere.
     pub token: String,
@@ -137,7 +139,8 @@ pub struct TokenMade {
 }
 
 /// A token that still enrols somebody, without what opens it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct OpenToken {
     pub id: String,
     /// The hosts that it is for; none: any, once.

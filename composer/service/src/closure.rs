@@ -7,14 +7,14 @@ use poolwright_model::id::HostId;
 use poolwright_model::topology::Host;
 use poolwright_planner::Closure;
 use poolwright_store::Stored;
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Why a host is closed, in words, at most.
 const MOST_WORDS: usize = 500;
 
 /// For when somebody wants a host closed.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Close {
     /// Nothing: at once.
@@ -28,7 +28,8 @@ pub struct Close {
 }
 
 /// A host that is closed, or will be.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct HostClosure {
     #[serde(flatten)]
     pub closure: Closure,
@@ -45,7 +46,8 @@ impl Stored for HostClosure {
 }
 
 /// A host as it is seen, with when it is closed, if it is or will be.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct HostShown {
     #[serde(flatten)]
     pub seen: Observed<Host>,

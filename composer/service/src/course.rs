@@ -5,11 +5,11 @@
 
 use jiff::{SignedDuration, Timestamp};
 use poolwright_sizing::need::NeedWindow;
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The needs of a run, and when it begins. Its windows follow one another without a gap; there is at least one.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Course {
     pub starts: Timestamp,
     pub windows: Vec<NeedWindow>,

@@ -13,20 +13,20 @@ use poolwright_model::units::Bytes;
 use poolwright_planner::Demand;
 use poolwright_sizing::need::{Need, Task};
 use poolwright_store::Stored;
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
 /// A demand as people and programs write it: a model with a task, a model with the phases of a run, or GPUs by count.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct DemandSpec {
     /// Its name from now on.
-    #[schemars(with = "String")]
+    #[cfg_attr(feature = "schema", schemars(with = "String"))]
     pub id: DemandId,
     #[serde(default = "default_tenant")]
-    #[schemars(with = "String")]
+    #[cfg_attr(feature = "schema", schemars(with = "String"))]
     pub tenant: TenantId,
     /// Higher is served first.
     #[serde(default)]
@@ -38,7 +38,7 @@ pub struct DemandSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub config: Option<Value>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<String>")]
+    #[cfg_attr(feature = "schema", schemars(with = "Option<String>"))]
     pub task: Option<Task>,
     /// Tokens of one request, or of one training sequence.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -63,7 +63,7 @@ pub struct DemandSpec {
     pub phase: Vec<PhaseSpec>,
     /// When the first phase begins; without it, when the demand is kept.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<String>")]
+    #[cfg_attr(feature = "schema", schemars(with = "Option<String>"))]
     pub starts: Option<Timestamp>,
     /// How many GPUs, where no model is given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -76,7 +76,7 @@ pub struct DemandSpec {
     pub kind: Option<String>,
     /// Each GPU has at least this much memory; for GPUs by count.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<u64>")]
+    #[cfg_attr(feature = "schema", schemars(with = "Option<u64>"))]
     pub min_memory: Option<Bytes>,
     /// GPUs that it keeps while a schedule suspends it, of whichever set it has: they are never lent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -110,7 +110,8 @@ pub(crate) fn check_name(id: &DemandId) -> Result<(), ServiceError> {
 }
 
 /// A demand as it is kept.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct DemandRecord {
     pub spec: DemandSpec,
     /// What sizing made of it when it came; the planner takes it from here, so that a demand that is
@@ -170,7 +171,8 @@ impl DemandRecord {
 }
 
 /// A demand that an operation has in hand. Plans leave it alone.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Pending {
     /// Kept if it is served.

@@ -7,13 +7,13 @@ use poolwright_model::id::{CompositionId, ControlEndpointId, DemandId, GpuId, Ho
 use poolwright_model::lifecycle::GpuState;
 use poolwright_model::topology::Gpu;
 use poolwright_planner::{Composition, Held};
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 /// One GPU that is not where it should be.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Drift {
     pub gpu: GpuId,
     pub kind: DriftKind,
@@ -29,7 +29,8 @@ pub struct Drift {
 }
 
 /// In the order in which they are looked for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum DriftKind {
     /// The endpoint that binds it gives no answer: nobody knows.

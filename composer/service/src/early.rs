@@ -6,7 +6,6 @@
 use crate::returns::p95;
 use jiff::{SignedDuration, Timestamp};
 use poolwright_model::id::{ControlEndpointId, DemandId};
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -15,23 +14,25 @@ use std::fmt;
 pub const EARLIEST: SignedDuration = SignedDuration::from_hours(1);
 
 /// What a schedule has attached before its window opens.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Early {
     /// For this opening.
     pub opens: Timestamp,
-    #[schemars(with = "BTreeSet<String>")]
+    #[cfg_attr(feature = "schema", schemars(with = "BTreeSet<String>"))]
     pub demands: BTreeSet<DemandId>,
 }
 
 /// How long before an opening its GPUs are attached.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Lead {
     /// The 95th percentile of the attaches that were measured.
     pub p95_s: u32,
     pub measured: u32,
     /// The endpoint at which they were; nothing for all endpoints together.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<String>")]
+    #[cfg_attr(feature = "schema", schemars(with = "Option<String>"))]
     pub at: Option<ControlEndpointId>,
     /// So many are done one after the other.
     pub rounds: u32,

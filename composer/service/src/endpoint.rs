@@ -11,7 +11,6 @@ use poolwright_model::driver_label::DriverLabel;
 use poolwright_model::fault::FaultKind;
 use poolwright_model::id::ControlEndpointId;
 use poolwright_store::Stored;
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::net::IpAddr;
@@ -19,10 +18,11 @@ use std::sync::Arc;
 
 /// How to reach a management service. Its password is kept sealed in the store, for every manager of it; or
 /// `password_file` names its file in the manager's directory for such files (`serve --endpoint-files`).
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct EndpointSpec {
-    #[schemars(with = "String")]
+    #[cfg_attr(feature = "schema", schemars(with = "String"))]
     pub id: ControlEndpointId,
     /// `https://address[:port]`; the service root is looked for under it.
     pub url: String,
@@ -110,7 +110,8 @@ impl EndpointSpec {
 }
 
 /// A password in memory. It is not shown, and can't be written down as it is.
-#[derive(Clone, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(transparent)]
 pub struct Password(String);
 
@@ -132,7 +133,8 @@ impl fmt::Debug for Password {
 }
 
 /// Whose certificate is believed.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Trust {
     /// The machine's own certificate authorities.
@@ -149,7 +151,8 @@ pub enum Trust {
 }
 
 /// Fingerprints of certificates. The second is pinned in advance, while a certificate is about to be renewed.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(untagged, expecting = "what belongs there: a fingerprint, or a list of two")]
 pub enum Pins {
     One(String),
@@ -157,7 +160,8 @@ pub enum Pins {
 }
 
 /// An endpoint as the manager keeps it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Endpoint {
     #[serde(flatten)]
     pub spec: EndpointSpec,
@@ -182,9 +186,10 @@ pub struct Endpoint {
 }
 
 /// Whether the manager may change anything at an endpoint.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
-#[schemars(rename = "EndpointStanding")]
+#[cfg_attr(feature = "schema", schemars(rename = "EndpointStanding"))]
 pub enum Standing {
     /// It is looked at, and nothing else, until somebody adopts it.
     Observed,
@@ -193,7 +198,8 @@ pub enum Standing {
 }
 
 /// What is done about a GPU that a composition holds and that is bound to nothing.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Repair {
     /// It is told, and nothing else: whoever changed the fabric may have meant it.

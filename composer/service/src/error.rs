@@ -6,7 +6,6 @@ use poolwright_executor::{CancelError, KeyUsed, ResolveError, SubmitError};
 use poolwright_model::id::ControlEndpointId;
 use poolwright_planner::direct::Refusal;
 use poolwright_store::{StoreError, Stored};
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -41,9 +40,10 @@ pub enum ErrorCode {
 }
 
 /// An answer that is not what was asked for.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ServiceError {
-    #[schemars(with = "String")]
+    #[cfg_attr(feature = "schema", schemars(with = "String"))]
     pub code: ErrorCode,
     pub message: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -56,7 +56,7 @@ pub struct ServiceError {
     pub details: Vec<String>,
     /// Endpoints of which too little is known just now.
     #[serde(default, skip_serializing_if = "<[_]>::is_empty")]
-    #[schemars(with = "Vec<String>")]
+    #[cfg_attr(feature = "schema", schemars(with = "Vec<String>"))]
     pub stale: Box<[ControlEndpointId]>,
     /// What was planned for was taken by others meanwhile: another plan may do.
     #[serde(skip)]

@@ -6,13 +6,13 @@
 use async_trait::async_trait;
 use jiff::Timestamp;
 use poolwright_model::id::{DemandId, GpuId, ScheduleId};
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::time::Duration;
 
 /// The name of a hook: 1 to 63 letters, digits, dots, dashes and underscores.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(try_from = "String", into = "String")]
 pub struct HookName(String);
 
@@ -57,7 +57,8 @@ impl fmt::Display for HookName {
 }
 
 /// What a hook is run for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Occasion {
     /// The borrower is told that it will be asked to let go.
@@ -117,7 +118,8 @@ impl HookCall {
 }
 
 /// How a run ended.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct HookEnd {
     #[serde(flatten)]
     pub how: HowItEnded,
@@ -126,7 +128,8 @@ pub struct HookEnd {
     pub output: String,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "ended", rename_all = "kebab-case")]
 pub enum HowItEnded {
     Exited {

@@ -9,7 +9,6 @@ use jiff::Timestamp;
 use poolwright_model::id::{ControlEndpointId, FabricId, HostId, HostPortId, PortId, SwitchId};
 use poolwright_model::topology::Host;
 use poolwright_store::Stored;
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -18,7 +17,8 @@ use std::fmt;
 const MOST_KEPT: usize = 100;
 
 /// A host that is out of service.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Retirement {
     pub host: HostId,
     pub since: Timestamp,
@@ -79,7 +79,8 @@ impl RetiredHosts {
 }
 
 /// What happened to a host.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "what", rename_all = "kebab-case")]
 pub enum HostTurn {
     Retired {
@@ -107,14 +108,16 @@ pub enum HostTurn {
 }
 
 /// Location of a host: its fabric ports and its BMC.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct HostPlace {
     pub bmc: Option<ControlEndpointId>,
     pub ports: BTreeSet<HostPortPlace>,
 }
 
 /// A port of a fabric that a host is plugged into.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct HostPortPlace {
     pub fabric: FabricId,
     pub switch: Option<SwitchId>,
@@ -173,7 +176,8 @@ impl fmt::Display for HostPlace {
 }
 
 /// A host that is carried elsewhere: it is given nothing until it is seen there.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Relocation {
     pub host: HostId,
     pub since: Timestamp,
@@ -251,7 +255,8 @@ impl Relocation {
 }
 
 /// What was known of a host when something happened to it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct HostEvidence {
     pub name: String,
     pub uuid: Option<String>,
@@ -274,7 +279,8 @@ impl HostEvidence {
     }
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct HostEvent {
     pub at: Timestamp,
     pub by: String,
@@ -286,7 +292,8 @@ pub struct HostEvent {
 }
 
 /// What a host has gone through. It stays when the host goes.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct HostHistory {
     pub host: HostId,
     #[serde(default)]
@@ -333,7 +340,8 @@ impl HostHistory {
 }
 
 /// A host's history, whether it is in service, and who speaks for it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct HostLife {
     #[serde(flatten)]
     pub of: HostHistory,

@@ -13,7 +13,6 @@ use poolwright_executor::{Operation, OperationState};
 use poolwright_model::id::{DemandId, TenantId};
 use poolwright_planner::queue::{Found, History, Job as Ranked, Millis, Order};
 use poolwright_store::Stored;
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -30,7 +29,8 @@ const LONGEST: SignedDuration = SignedDuration::from_hours(366 * 24);
 const OVERDUE: SignedDuration = SignedDuration::from_secs(60);
 
 /// What is said of a job that waits for its GPUs.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct JobSpec {
     /// How long it is expected to run, such as `6h`; without it as long as others like it did.
@@ -97,7 +97,8 @@ impl JobSpec {
 }
 
 /// How far a job is.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Job {
     pub submitted: Timestamp,
     /// Its place in the line as it was submitted, by which older versions go.
@@ -130,14 +131,16 @@ fn is_none(count: &u32) -> bool {
     *count == 0
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Ended {
     pub at: Timestamp,
     pub because: Because,
 }
 
 /// Why a job is over.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Because {
     /// Somebody said so.

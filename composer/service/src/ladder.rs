@@ -9,7 +9,6 @@ use crate::hooks::{self, HookName, Hooks};
 use crate::returns::Returns;
 use crate::schedule::ScheduleSpec;
 use jiff::SignedDuration;
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
@@ -21,7 +20,8 @@ const CHECKPOINT_S: u32 = 60;
 pub const TELLING: Duration = Duration::from_secs(30);
 
 /// The rungs of a return, as people write them.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Ladder {
     /// Seconds from the notice to the checkpoint, or to the return where there is none.

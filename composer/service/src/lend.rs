@@ -12,7 +12,6 @@ use crate::ladder::Ladder;
 use crate::schedule::Calendar;
 use jiff::{SignedDuration, Timestamp};
 use poolwright_model::id::{DemandId, ScheduleId};
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::fmt;
@@ -24,7 +23,8 @@ const AGAIN: SignedDuration = SignedDuration::from_secs(15);
 const LONGEST_AGAIN: SignedDuration = SignedDuration::from_secs(15 * 60);
 
 /// See the module.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Lend {
     pub began: Timestamp,
     /// When its run ends, if its ladder takes all the time that it may.
@@ -50,8 +50,9 @@ pub struct Lend {
 }
 
 /// A run of the checkpoint.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[schemars(rename = "LendAsked")]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(rename = "LendAsked"))]
 pub struct Asked {
     pub attempt: u32,
     pub at: Timestamp,
@@ -63,16 +64,18 @@ pub struct Asked {
     pub refused: Option<Timestamp>,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Over {
     pub at: Timestamp,
     pub because: Because,
 }
 
 /// Why a run ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
-#[schemars(rename = "LendEnd")]
+#[cfg_attr(feature = "schema", schemars(rename = "LendEnd"))]
 pub enum Because {
     /// Its time was over.
     Due,
@@ -279,7 +282,8 @@ fn pause_after(attempts: u32) -> SignedDuration {
 }
 
 /// What was achieved of what was guaranteed; kept with the run that tells it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Returned {
     /// When the borrower was first asked.
     pub asked: Timestamp,

@@ -8,7 +8,6 @@ use jiff::{SignedDuration, Timestamp};
 use poolwright_model::id::{GpuId, HostId, TenantId};
 use poolwright_planner::queue::{Allowed, COUNTS, Rests};
 use poolwright_store::Stored;
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -22,7 +21,8 @@ pub const HOUR: SignedDuration = COUNTS;
 ///
 /// The defaults let a rack of 256 GPUs change hands as a whole and back within an hour, with hosts of up to 32
 /// slots, and windows that open and close every 15 minutes. What does more than that by itself goes round in circles.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct Limits {
     /// GPUs that one plan moves.
@@ -78,7 +78,8 @@ impl Stored for Limits {
 }
 
 /// Some limits to be set; the others stay.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default, deny_unknown_fields)]
 pub struct NewLimits {
     pub per_plan: Option<u32>,

@@ -12,7 +12,6 @@ use crate::returns::Returns;
 use crate::schedule::Calendar;
 use jiff::{SignedDuration, Timestamp};
 use poolwright_model::id::ScheduleId;
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// An opening that nobody looked at for so long was missed.
@@ -22,7 +21,8 @@ pub const MISSED_AFTER: SignedDuration = SignedDuration::from_mins(5);
 const EDGES: usize = 8;
 
 /// What happens where a window opens while another schedule runs that suspends one of the same demands.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Overlap {
     /// Both run.
@@ -35,7 +35,8 @@ pub enum Overlap {
 }
 
 /// What happens with an opening that was missed: the manager was down, or automation paused.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Missed {
     /// It begins late, if its window is still open.
@@ -46,7 +47,8 @@ pub enum Missed {
 }
 
 /// What was decided about an opening.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Mark {
     /// When the window opened; nothing where it always was open.
     pub opened: Option<Timestamp>,
@@ -57,7 +59,8 @@ pub struct Mark {
     pub fate: Fate,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "fate", rename_all = "kebab-case")]
 pub enum Fate {
     Begun,
@@ -81,7 +84,8 @@ impl Mark {
 }
 
 /// A run that somebody asked for.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ByHand {
     pub from: Timestamp,
     pub until: Timestamp,

@@ -6,7 +6,6 @@ use crate::size::{self, JobSpec};
 use poolwright_sizing::phases::{Phase, PhaseError, PhaseKind, Scheduled, Work, schedule_calibrated};
 use poolwright_sizing::size_class::parse_size;
 use poolwright_sizing::{Calibration, Limits, Model, Offer};
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -21,10 +20,11 @@ pub struct RunSpec {
 }
 
 /// A phase. Either its tokens or its hours are given.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct PhaseSpec {
-    #[schemars(with = "String")]
+    #[cfg_attr(feature = "schema", schemars(with = "String"))]
     pub kind: PhaseKind,
     /// Without one: that of its kind.
     #[serde(default)]
@@ -49,7 +49,8 @@ pub struct PhaseSpec {
 }
 
 /// The value of a setting, as it is usually written: `"chunked"`, `3` or `true`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(untagged, expecting = "what belongs there: text, a number, or true or false")]
 pub enum Setting {
     Flag(bool),
@@ -69,7 +70,8 @@ impl fmt::Display for Setting {
     }
 }
 
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(untagged, expecting = "what belongs there: a number, or text such as 20B")]
 pub enum Tokens {
     Number(f64),

@@ -7,7 +7,6 @@ use poolwright_executor::GpuRecord;
 use poolwright_model::id::{ControlEndpointId, GpuId, HostId};
 use poolwright_model::topology::Gpu;
 use poolwright_store::Stored;
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -15,7 +14,8 @@ use std::fmt;
 const MOST_KEPT: usize = 100;
 
 /// How a GPU failed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Cause {
     /// Its driver reported this error, by NVIDIA's number.
@@ -46,7 +46,8 @@ impl fmt::Display for Cause {
 }
 
 /// What somebody tells of a GPU that failed.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Failure {
     pub cause: Cause,
@@ -62,7 +63,8 @@ pub struct Failure {
 }
 
 /// What was known of a GPU when it failed.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Evidence {
     pub uuid: Option<String>,
     pub serial: Option<String>,
@@ -99,7 +101,8 @@ impl Evidence {
 }
 
 /// A GPU that is out of use.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Quarantine {
     pub gpu: GpuId,
     pub since: Timestamp,
@@ -115,7 +118,8 @@ pub struct Quarantine {
 }
 
 /// The last burn-in of a GPU; the one that passes ends its quarantine.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct BurnIn {
     pub began: Timestamp,
     pub by: String,
@@ -161,7 +165,8 @@ pub(crate) fn unclean<'r>(
 }
 
 /// One failure.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Strike {
     pub at: Timestamp,
     pub cause: Cause,
@@ -171,7 +176,8 @@ pub struct Strike {
 }
 
 /// What a GPU has gone through. It stays when the GPU goes.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct GpuHistory {
     pub gpu: GpuId,
     #[serde(default)]
@@ -195,7 +201,8 @@ fn never(tries: &u32) -> bool {
 }
 
 /// The last attempt to switch the locator LED of a GPU. The record outlives the GPU.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Light {
     pub gpu: GpuId,
     pub at: Timestamp,
@@ -207,7 +214,7 @@ pub struct Light {
     pub failed: Option<String>,
     /// The endpoint that switches the locator, also after no endpoint shows the GPU any more.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<String>")]
+    #[cfg_attr(feature = "schema", schemars(with = "Option<String>"))]
     pub endpoint: Option<ControlEndpointId>,
     #[serde(default)]
     pub place: Whereabouts,
@@ -251,7 +258,8 @@ impl fmt::Display for Light {
 }
 
 /// A failure that was counted.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Heard {
     pub cause: Cause,
     pub event: String,
@@ -265,7 +273,8 @@ impl Heard {
 }
 
 /// Another GPU came in the place of one.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Replacement {
     pub gpu: GpuId,
     pub at: Timestamp,
@@ -324,7 +333,8 @@ impl Stored for GpuHistory {
 }
 
 /// A GPU's history, with what happened to others in the place where it sits, or sat when it failed last.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct History {
     #[serde(flatten)]
     pub of: GpuHistory,

@@ -5,13 +5,13 @@
 
 use jiff::SignedDuration;
 use poolwright_model::id::ControlEndpointId;
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 /// How long a return takes, by recompositions by the clock that there were.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Returns {
     /// The 95th percentile of those that were measured; an assumption where there are too few.
     pub p95_s: u32,

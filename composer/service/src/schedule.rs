@@ -18,15 +18,15 @@ use poolwright_executor::{Pause, Paused};
 use poolwright_model::id::{DemandId, ScheduleId};
 use poolwright_planner::Demand;
 use poolwright_store::Stored;
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
 /// A schedule as people and programs write it.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct ScheduleSpec {
-    #[schemars(with = "String")]
+    #[cfg_attr(feature = "schema", schemars(with = "String"))]
     pub id: ScheduleId,
     pub window: WindowSpec,
     /// Wanted while the window is open.
@@ -34,7 +34,7 @@ pub struct ScheduleSpec {
     pub demands: Vec<DemandSpec>,
     /// Not wanted while the window is open.
     #[serde(default)]
-    #[schemars(with = "Vec<String>")]
+    #[cfg_attr(feature = "schema", schemars(with = "Vec<String>"))]
     pub suspends: Vec<DemandId>,
     /// A paused schedule is as if it were not there.
     #[serde(default)]
@@ -61,7 +61,8 @@ pub struct ScheduleSpec {
 }
 
 /// A schedule as it is kept.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Schedule {
     #[serde(flatten)]
     pub spec: ScheduleSpec,
@@ -87,7 +88,8 @@ pub struct Schedule {
 }
 
 /// Who paused a schedule, when and why.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Stopped {
     pub by: String,
     pub since: Timestamp,

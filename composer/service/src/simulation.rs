@@ -5,7 +5,6 @@ use poolwright_simulator::experiment::ExperimentError;
 use poolwright_simulator::replay::Stopped;
 use poolwright_simulator::trace::TraceError;
 use poolwright_simulator::{Experiment, Policy, Runtimes, Scenario, Simulated, Simulation, Trace, policies};
-use schemars::JsonSchema;
 use serde::Deserialize;
 use std::time::{Duration, Instant};
 
@@ -28,7 +27,8 @@ const USUAL_S: u64 = 30;
 const LONGEST_S: u64 = 60;
 
 /// Recorded jobs, a scenario, and the policies to compare; everything left out is as said.
-#[derive(Debug, Clone, Default, PartialEq, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct SimulationRequest {
     /// By their names.

@@ -17,7 +17,6 @@ use poolwright_sizing::need::{Need, NeedWindow, Task};
 use poolwright_sizing::{
     Calibration, Catalogue, Fit, Inference, Job, Limits, Model, Offer, Training, hub_config, settings,
 };
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -33,12 +32,13 @@ pub struct Site<'a> {
 }
 
 /// What is done with a model, as people write it; everything left out takes sizing's usual setting.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
-#[schemars(rename = "SizingSpec")]
+#[cfg_attr(feature = "schema", schemars(rename = "SizingSpec"))]
 pub struct JobSpec {
     #[serde(default)]
-    #[schemars(with = "Option<String>")]
+    #[cfg_attr(feature = "schema", schemars(with = "Option<String>"))]
     pub task: Option<Task>,
     /// Tokens of one request, or of one training sequence.
     #[serde(default)]

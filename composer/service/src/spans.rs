@@ -1,17 +1,17 @@
 //! Lengths of time as people write them: `90s`, `1h 30m`, `2d`. A day is 24 hours.
 
 use jiff::SignedDuration;
-use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, de::Error};
 use std::ops::Deref;
 
 /// A length of time, in documents and files as people write it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(transparent)]
-#[schemars(inline)]
+#[cfg_attr(feature = "schema", schemars(inline))]
 pub struct Span(
     #[serde(serialize_with = "jiff::fmt::serde::duration::friendly::compact::required")]
-    #[schemars(with = "String")]
+    #[cfg_attr(feature = "schema", schemars(with = "String"))]
     pub SignedDuration,
 );
 

@@ -12,7 +12,6 @@ use crate::lend::{Because, Lend, Next};
 use crate::spans::Span;
 use jiff::{SignedDuration, Timestamp};
 use poolwright_model::id::DemandId;
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -22,7 +21,8 @@ const SLACK: SignedDuration = SignedDuration::from_secs(5);
 const LONGEST: SignedDuration = SignedDuration::from_hours(24);
 
 /// A job that is to be stopped.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Stopping {
     /// When its ladder ends, where each rung takes all the time that it may.
     pub at: Timestamp,

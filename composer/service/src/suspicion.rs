@@ -12,7 +12,6 @@ use poolwright_driver::Counted;
 use poolwright_model::id::{GpuId, HostId};
 use poolwright_model::topology::{Gpu, Host};
 use poolwright_store::Stored;
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -29,7 +28,8 @@ const SOUND: u64 = 2;
 const HOUR: SignedDuration = SignedDuration::from_hours(1);
 
 /// A GPU that is suspect. It stays in use.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Suspicion {
     pub gpu: GpuId,
     pub since: Timestamp,
@@ -45,7 +45,8 @@ pub struct Suspicion {
 }
 
 /// Location of a GPU: its slot, and the location of its host, which may itself be moved.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct GpuPlace {
     #[serde(default)]
     pub chassis: Option<String>,

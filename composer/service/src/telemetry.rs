@@ -6,7 +6,6 @@ use jiff::Timestamp;
 use poolwright_driver::{LinkSeen, Reading};
 use poolwright_model::id::{GpuId, HostId};
 use poolwright_model::topology::Gpu;
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
@@ -14,7 +13,8 @@ use std::time::Duration;
 const RATES: u32 = 2;
 
 /// The last reading of a GPU, and its age. `None`: the host does not report the value, which is not zero.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Telemetry {
     pub gpu: GpuId,
     /// The host whose agent reported it.
@@ -77,7 +77,8 @@ impl Measurement {
 }
 
 /// An observed GPU with its last reading and its suspicion, if any.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct GpuShown {
     #[serde(flatten)]
     pub seen: Observed<Gpu>,

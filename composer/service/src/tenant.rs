@@ -6,11 +6,11 @@ use crate::error::ServiceError;
 use poolwright_model::id::TenantId;
 use poolwright_planner::Share;
 use poolwright_store::Stored;
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// A tenant without a document is promised nothing, and may hold what it likes.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Tenant {
     pub id: TenantId,
     /// GPUs.
@@ -39,7 +39,8 @@ impl Stored for Tenant {
 }
 
 /// What is to be promised; what is not said stays.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default, deny_unknown_fields)]
 pub struct NewTenant {
     pub guaranteed: Option<u32>,
@@ -49,7 +50,8 @@ pub struct NewTenant {
 }
 
 /// What a tenant is promised, and what it has.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TenantStatus {
     #[serde(flatten)]
     pub tenant: Tenant,

@@ -4,14 +4,14 @@ use crate::error::ServiceError;
 use jiff::Timestamp;
 use poolwright_model::id::{FabricId, SwitchId};
 use poolwright_store::Stored;
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// No uplink carries more GPUs.
 pub const MOST_GPUS: u32 = 1_000_000;
 
 /// A requested uplink capacity.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct NewUplink {
     /// GPUs that may be attached across the switch's uplinks at a time.
@@ -19,7 +19,8 @@ pub struct NewUplink {
 }
 
 /// A switch without a document has uplinks for any number of GPUs.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct UplinkCapacity {
     /// The fabric and the switch, as `FABRIC/SWITCH`.
     pub id: String,
@@ -40,7 +41,8 @@ impl Stored for UplinkCapacity {
 }
 
 /// The uplinks of a switch, and the GPUs that are attached across them.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct UplinkStatus {
     /// The fabric and the switch, as `FABRIC/SWITCH`.
     pub id: String,

@@ -9,6 +9,8 @@ mod fencing;
 mod histories;
 mod house;
 mod layering;
+#[cfg(feature = "schema")]
+mod openapi;
 mod recorded;
 mod servers;
 mod stories;

@@ -1,6 +1,6 @@
 //! Accounts, with the roles that they have in scopes. The same as Redfish's, for the command line.
 
-use super::described::Paths;
+use super::paths::Paths;
 use super::{Answer, Body, Created, Gone, Id, Listed, Many};
 use crate::auth::Asker;
 use crate::{Api, problem::Problem};

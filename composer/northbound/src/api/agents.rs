@@ -1,6 +1,6 @@
 //! Agents on hosts: tokens for them, those that there are, and the one request that nobody need be known for.
 
-use super::described::Paths;
+use super::paths::Paths;
 use super::{Answer, Body, Created, Gone, Id, Listed, Many};
 use crate::Api;
 use crate::audit::Trail;

@@ -1,12 +1,11 @@
 //! The audit log, in pieces: whoever reads it checks the chain.
 
-use super::described::Paths;
+use super::paths::Paths;
 use super::{Answer, Query};
 use crate::Api;
 use axum::Json;
 use axum::extract::State;
 use poolwright_service::audit::{Entry, Head};
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub(super) fn routes(paths: Paths) -> Paths {
@@ -17,7 +16,8 @@ pub(super) fn routes(paths: Paths) -> Paths {
 const USUAL: u32 = 50;
 const MOST: u32 = 1_000;
 
-#[derive(Deserialize, JsonSchema)]
+#[derive(Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 struct Wanted {
     /// Those after this number; the latest where nothing is said.
@@ -25,7 +25,8 @@ struct Wanted {
     most: Option<u32>,
 }
 
-#[derive(Serialize, JsonSchema)]
+#[derive(Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 struct Part {
     #[serde(flatten)]
     head: Head,

@@ -1,6 +1,6 @@
 //! Plans, and everything that changes who holds which GPUs. A change that has begun is answered with 202.
 
-use super::described::Paths;
+use super::paths::Paths;
 use super::{Answer, Begun, Body, Id, Query};
 use crate::{Api, auth::Asker, problem::Problem};
 use axum::Json;
@@ -11,7 +11,6 @@ use poolwright_service::OperationKind;
 use poolwright_service::demand::DemandSpec;
 use poolwright_service::{Ahead, Plan, ProblemAhead};
 use poolwright_service::{Change, How, Purpose, Release, ServiceError};
-use schemars::JsonSchema;
 use serde::Deserialize;
 
 pub(super) fn routes(paths: Paths) -> Paths {
@@ -61,7 +60,8 @@ async fn plan(State(api): State<Api>) -> Answer<Plan> {
     Ok(Json(api.composer.plan().await?))
 }
 
-#[derive(Deserialize, JsonSchema)]
+#[derive(Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 struct HowFar {
     /// Hours ahead.
@@ -77,7 +77,8 @@ async fn ahead(State(api): State<Api>, Query(HowFar { hours }): Query<HowFar>) -
     Ok(Json(api.composer.plan_ahead(hours).await?))
 }
 
-#[derive(Deserialize, JsonSchema)]
+#[derive(Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 struct HowFine {
     /// Hours ahead.
@@ -94,11 +95,15 @@ async fn problem_ahead(
     Ok(Json(api.composer.problem_ahead(hours, slot_s).await?))
 }
 
-#[derive(Deserialize, JsonSchema)]
+#[derive(Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 struct Apply {
     /// As `POST /plan` answers it.
-    #[schemars(with = "serde_json::Map<String, serde_json::Value>")]
+    #[cfg_attr(
+        feature = "schema",
+        schemars(with = "serde_json::Map<String, serde_json::Value>")
+    )]
     plan: Plan,
     #[serde(default)]
     how: How,
@@ -118,7 +123,8 @@ async fn apply(
     ))
 }
 
-#[derive(Deserialize, JsonSchema)]
+#[derive(Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 struct Compose {
     demand: DemandSpec,
@@ -138,7 +144,8 @@ async fn compose(
     ))
 }
 
-#[derive(Deserialize, JsonSchema)]
+#[derive(Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 struct LetGo {
     what: Release,
@@ -158,27 +165,29 @@ async fn release(
     ))
 }
 
-#[derive(Deserialize, JsonSchema)]
+#[derive(Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 struct Attach {
-    #[schemars(with = "Vec<String>")]
+    #[cfg_attr(feature = "schema", schemars(with = "Vec<String>"))]
     gpus: Vec<GpuId>,
-    #[schemars(with = "String")]
+    #[cfg_attr(feature = "schema", schemars(with = "String"))]
     host: HostId,
     /// Who holds them from then on; left out: nobody.
     #[serde(default)]
-    #[schemars(with = "Option<String>")]
+    #[cfg_attr(feature = "schema", schemars(with = "Option<String>"))]
     tenant: Option<TenantId>,
     #[serde(default)]
     how: How,
 }
 
-#[derive(Deserialize, JsonSchema)]
+#[derive(Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 struct Move {
-    #[schemars(with = "Vec<String>")]
+    #[cfg_attr(feature = "schema", schemars(with = "Vec<String>"))]
     gpus: Vec<GpuId>,
-    #[schemars(with = "String")]
+    #[cfg_attr(feature = "schema", schemars(with = "String"))]
     host: HostId,
     #[serde(default)]
     how: How,
@@ -219,10 +228,11 @@ async fn move_to(
     ))
 }
 
-#[derive(Deserialize, JsonSchema)]
+#[derive(Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 struct Detach {
-    #[schemars(with = "Vec<String>")]
+    #[cfg_attr(feature = "schema", schemars(with = "Vec<String>"))]
     gpus: Vec<GpuId>,
     #[serde(default)]
     how: How,
@@ -240,7 +250,8 @@ async fn detach(
     ))
 }
 
-#[derive(Deserialize, JsonSchema)]
+#[derive(Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 struct Undo {
     #[serde(default)]

@@ -1,6 +1,6 @@
 //! Hosts that are closed for a time: they are given nothing new, and what they have stays.
 
-use super::described::Paths;
+use super::paths::Paths;
 use super::{Answer, Body, Id};
 use crate::{Api, auth::Asker};
 use axum::Json;

@@ -1,6 +1,6 @@
 //! What tenants want.
 
-use super::described::Paths;
+use super::paths::Paths;
 use super::{Answer, Body, Created, Gone, Id, Listed, Many};
 use crate::{Api, auth::Asker, problem::Problem};
 use axum::Json;
@@ -8,7 +8,6 @@ use axum::extract::{Extension, State};
 use poolwright_model::id::DemandId;
 use poolwright_service::demand::{DemandRecord, DemandSpec};
 use poolwright_service::{Declaration, Declared, Queue, Why};
-use schemars::JsonSchema;
 use serde::Deserialize;
 
 pub(super) fn routes(paths: Paths) -> Paths {
@@ -66,7 +65,8 @@ async fn queue(State(api): State<Api>) -> Answer<Queue> {
 }
 
 /// What is declared, and whether it is only to be judged.
-#[derive(Deserialize, JsonSchema)]
+#[derive(Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 struct Declare {
     what: Declaration,

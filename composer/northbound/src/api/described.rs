@@ -1,25 +1,20 @@
-//! Routes, and what each takes and answers as the OpenAPI document has it: told by the types of its handler, so that what
-//! is served and what is written of it can't differ.
+//! The OpenAPI document: the types of the handlers tell what each route takes and answers.
 
 use super::privileges;
 use super::schemas::Schemas;
 use super::{Begun, Body, Created, Gone, Id, Many, Query, Sent, Shared};
-use crate::Api;
 use crate::audit::Trail;
-use crate::auth::Asker;
+use crate::auth::{Asker, Reach};
+use axum::Json;
 use axum::extract::{Extension, State};
-use axum::handler::Handler;
 use axum::http::{HeaderMap, Method};
-use axum::routing::{MethodFilter, on};
-use axum::{Json, Router};
 use poolwright_service::ServiceError;
 use schemars::JsonSchema;
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
 
-/// Routes under way, and the document of those that there are so far.
-pub(super) struct Paths {
-    router: Router<Api>,
+/// What the routes so far tell.
+pub(super) struct Document {
     paths: Map<String, Value>,
     schemas: Schemas,
 }
@@ -52,32 +47,16 @@ const REFUSALS: [&str; 11] = [
     "400", "401", "403", "404", "409", "412", "413", "500", "502", "503", "504",
 ];
 
-impl Paths {
+impl Document {
     pub fn new() -> Self {
         Self {
-            router: Router::new(),
             paths: Map::new(),
             schemas: Schemas::new(),
         }
     }
 
-    /// Adds a route, and what its handler tells of it.
-    pub fn get<H: Handler<X, Api> + Described<Y>, X: 'static, Y>(self, path: &str, handler: H) -> Self {
-        self.on(MethodFilter::GET, &Method::GET, path, handler)
-    }
-
-    pub fn post<H: Handler<X, Api> + Described<Y>, X: 'static, Y>(self, path: &str, handler: H) -> Self {
-        self.on(MethodFilter::POST, &Method::POST, path, handler)
-    }
-
-    pub fn delete<H: Handler<X, Api> + Described<Y>, X: 'static, Y>(self, path: &str, handler: H) -> Self {
-        self.on(MethodFilter::DELETE, &Method::DELETE, path, handler)
-    }
-
-    fn on<H, X: 'static, Y>(mut self, filter: MethodFilter, verb: &Method, path: &str, handler: H) -> Self
-    where
-        H: Handler<X, Api> + Described<Y>,
-    {
+    /// Adds what a handler tells of its route.
+    pub fn add<H: Described<Y>, Y>(&mut self, verb: &Method, path: &str) {
         let mut told = Told {
             parameters: Vec::new(),
             body: None,
@@ -101,17 +80,20 @@ impl Paths {
             "parameters": told.parameters,
             "responses": told.responses,
         });
-        privileges::tell(&mut operation, verb, path);
+        if privileges::is_enrolment(verb, path) {
+            operation["security"] = json!([]);
+        } else {
+            let (privilege, reach) = privileges::needed(verb, path);
+            operation["x-poolwright-privilege"] = json!(privilege);
+            operation["x-poolwright-scoped"] = json!(reach == Reach::Scoped);
+        }
         if let Some(body) = told.body {
             operation["requestBody"] = body;
         }
         self.paths.entry(path).or_insert_with(|| json!({}))[&method] = operation;
-        self.router = self.router.route(path, on(filter, handler));
-        self
     }
 
-    /// The routes, and the document of all of them.
-    pub fn finish(mut self) -> (Router<Api>, Value) {
+    pub fn finish(mut self) -> Value {
         let error = self.schemas.answered::<ServiceError>();
         let refused = json!({
             "type": "object", "properties": { "error": error }, "required": ["error"],
@@ -135,7 +117,7 @@ impl Paths {
             },
         });
         self.schemas.put_into(&mut document);
-        (self.router, document)
+        document
     }
 }
 
@@ -158,7 +140,6 @@ impl Told<'_> {
 impl<T> Takes for State<T> {}
 impl Takes for Extension<Asker> {}
 impl Takes for Extension<Arc<Trail>> {}
-impl Takes for Extension<super::Document> {}
 impl Takes for Extension<super::WrittenSnapshot> {}
 
 /// Of the headers handlers look at the key alone.
@@ -266,6 +247,7 @@ macro_rules! described {
     };
 }
 
+described!();
 described!(A);
 described!(A, B);
 described!(A, B, C);

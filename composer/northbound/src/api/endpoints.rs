@@ -1,7 +1,7 @@
 //! The management services that the manager asks and tells.
 
 use super::changes::with_key;
-use super::described::Paths;
+use super::paths::Paths;
 use super::{Answer, Begun, Body, Created, Gone, Id, Listed, Many, Query};
 use crate::{Api, auth::Asker, problem::Problem};
 use axum::Json;
@@ -10,7 +10,6 @@ use axum::http::HeaderMap;
 use poolwright_model::id::ControlEndpointId;
 use poolwright_service::endpoint::{Endpoint, EndpointSpec, Repair, Standing};
 use poolwright_service::{Accepting, Adopting, Credentials, EndpointTest, How, PinChange, Rotated};
-use schemars::JsonSchema;
 use serde::Deserialize;
 
 pub(super) fn routes(paths: Paths) -> Paths {
@@ -32,7 +31,8 @@ async fn all(State(api): State<Api>) -> Listed<Endpoint> {
     Ok(Many(api.composer.endpoints().await?))
 }
 
-#[derive(Deserialize, JsonSchema)]
+#[derive(Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 struct As {
     /// It is new, or ours: the manager may change it at once.
@@ -53,7 +53,8 @@ async fn add(
     Ok(Created(test))
 }
 
-#[derive(Deserialize, JsonSchema)]
+#[derive(Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 struct Adopt {
     #[serde(default)]
@@ -82,7 +83,8 @@ async fn adopt(
     })
 }
 
-#[derive(Deserialize, JsonSchema)]
+#[derive(Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 struct Accept {
     #[serde(default)]
@@ -102,7 +104,8 @@ async fn accept(
     Ok(Json(accepting))
 }
 
-#[derive(Deserialize, JsonSchema)]
+#[derive(Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 struct Policy {
     policy: Repair,

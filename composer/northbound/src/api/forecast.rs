@@ -1,12 +1,11 @@
 //! How many GPUs will be wanted.
 
-use super::described::Paths;
+use super::paths::Paths;
 use super::{Listed, Many, Query};
 use crate::Api;
 use crate::problem::Problem;
 use axum::extract::State;
 use poolwright_service::{Kinds, MOST_AHEAD_H, ServiceError, TenantForecast};
-use schemars::JsonSchema;
 use serde::Deserialize;
 use std::collections::BTreeSet;
 
@@ -14,7 +13,8 @@ pub(super) fn routes(paths: Paths) -> Paths {
     paths.get("/forecast", forecast)
 }
 
-#[derive(Deserialize, JsonSchema)]
+#[derive(Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 struct Asked {
     tenant: Option<String>,

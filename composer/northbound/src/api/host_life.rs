@@ -1,13 +1,12 @@
 //! Hosts over their life: retired, replaced, carried elsewhere, back in service; and what each has gone through.
 
-use super::described::Paths;
+use super::paths::Paths;
 use super::{Answer, Body, Id, Listed, Many};
 use crate::{Api, auth::Asker};
 use axum::Json;
 use axum::extract::{Extension, State};
 use poolwright_model::id::HostId;
 use poolwright_service::host::{HostLife, Retirement};
-use schemars::JsonSchema;
 use serde::Deserialize;
 
 pub(super) fn routes(paths: Paths) -> Paths {
@@ -22,7 +21,8 @@ pub(super) fn routes(paths: Paths) -> Paths {
         .post("/hosts/{id}/stays", stays)
 }
 
-#[derive(Deserialize, JsonSchema)]
+#[derive(Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 struct HostRetired {
     /// In words.
@@ -30,18 +30,20 @@ struct HostRetired {
     why: String,
 }
 
-#[derive(Deserialize, JsonSchema)]
+#[derive(Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 struct HostLeaves {
     /// Where it is carried to, as people call it.
     to: String,
 }
 
-#[derive(Deserialize, JsonSchema)]
+#[derive(Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 struct HostReplaced {
     /// The host that came in its place.
-    #[schemars(with = "String")]
+    #[cfg_attr(feature = "schema", schemars(with = "String"))]
     by: HostId,
 }
 

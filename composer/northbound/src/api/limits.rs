@@ -1,6 +1,6 @@
 //! How much may happen by itself.
 
-use super::described::Paths;
+use super::paths::Paths;
 use super::{Answer, Body};
 use crate::Api;
 use axum::Json;

@@ -6,13 +6,16 @@ mod audit;
 mod changes;
 mod closing;
 mod demands;
+#[cfg(feature = "schema")]
 mod described;
 mod endpoints;
 mod forecast;
 mod host_life;
 mod letterboxes;
 mod limits;
+pub(crate) mod openapi;
 mod operations;
+mod paths;
 mod pauses;
 mod pool;
 pub(crate) mod privileges;
@@ -20,6 +23,7 @@ mod probes;
 mod quarantine;
 mod record;
 mod schedules;
+#[cfg(feature = "schema")]
 mod schemas;
 mod shape;
 pub(crate) mod simulations;
@@ -28,14 +32,15 @@ mod snapshot;
 mod tenants;
 mod uplinks;
 
-use self::described::Paths;
+use self::paths::Paths;
 use self::snapshot::WrittenSnapshot;
 use crate::audit::{Made, follow};
 use crate::room::Room;
 use crate::{Api, auth, foreign, problem::Problem, redfish, unique};
 use axum::body::Bytes;
 use axum::extract::{
-    DefaultBodyLimit, Extension, FromRequest, FromRequestParts, OriginalUri, Path, Request, State,
+    DefaultBodyLimit, Extension, FromRequest, FromRequestParts, MatchedPath, OriginalUri, Path, Request,
+    State,
 };
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
@@ -44,10 +49,9 @@ use axum::response::{IntoResponse, Response};
 use axum::{Json, Router, middleware};
 use futures_util::stream;
 use poolwright_service::{ErrorCode, ServiceError, misread};
-use schemars::JsonSchema;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde_json::{Value, json};
+use serde_json::json;
 use std::convert::Infallible;
 use std::fmt::Display;
 use std::marker::PhantomData;
@@ -91,8 +95,8 @@ impl Rooms {
 /// The longest wait that a client may ask for is 5 minutes.
 const LONGEST_REQUEST: Duration = Duration::from_secs(330);
 
-pub(crate) fn router(api: Api, uuid: String) -> Router {
-    let (v1, document) = [
+fn paths() -> Paths {
+    [
         pool::routes,
         demands::routes,
         changes::routes,
@@ -115,10 +119,21 @@ pub(crate) fn router(api: Api, uuid: String) -> Router {
         endpoints::routes,
     ]
     .into_iter()
-    .fold(Paths::new().get("/openapi.json", openapi), |paths, of| of(paths))
-    .finish();
-    let v1 = v1
-        .layer(Extension(Document(Arc::new(document))))
+    .fold(Paths::new().get("/openapi.json", openapi::get), |paths, of| {
+        of(paths)
+    })
+}
+
+/// The OpenAPI document, as the types of the handlers tell it.
+#[cfg(feature = "schema")]
+#[must_use]
+pub fn openapi_document() -> serde_json::Value {
+    paths().document.finish()
+}
+
+pub(crate) fn router(api: Api, uuid: String) -> Router {
+    let v1 = paths()
+        .router()
         .layer(Extension(WrittenSnapshot::default()))
         .fallback(no_such_path)
         .method_not_allowed_fallback(not_allowed)
@@ -163,14 +178,6 @@ async fn mark_what_is_old(State(api): State<Api>, request: Request, next: Next) 
     response
 }
 
-/// The OpenAPI document.
-#[derive(Clone)]
-pub(crate) struct Document(Arc<Value>);
-
-async fn openapi(Extension(Document(document)): Extension<Document>) -> Shared<Value> {
-    Shared(document)
-}
-
 async fn not_allowed(method: Method, OriginalUri(uri): OriginalUri) -> Response {
     let text = format!(
         "{method} is not for {}: the header Allow says what is",
@@ -192,11 +199,13 @@ async fn no_such_path(method: Method, OriginalUri(uri): OriginalUri) -> Problem 
 /// A JSON body; what is wrong with it is said in our form.
 pub(crate) struct Body<T>(pub T);
 
-impl<T: DeserializeOwned + JsonSchema, S: Send + Sync> FromRequest<S> for Body<T> {
+impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Body<T> {
     type Rejection = Problem;
 
     async fn from_request(request: Request, state: &S) -> Result<Self, Problem> {
         let is_json = is_json(request.headers());
+        let route = request.extensions().get::<MatchedPath>().cloned();
+        let method = request.method().clone();
         let bytes = Bytes::from_request(request, state).await;
         let bytes = bytes.map_err(|rejection| ServiceError::bad_request(rejection.body_text()))?;
         if !is_json {
@@ -210,7 +219,8 @@ impl<T: DeserializeOwned + JsonSchema, S: Send + Sync> FromRequest<S> for Body<T
         if !bytes.trim_ascii_start().starts_with(b"{") {
             return Err(ServiceError::bad_request("the body must be an object: {…}").into());
         }
-        if let Some(place) = shape::misplaced_array::<T>(&bytes) {
+        let pattern = route.as_ref().map(MatchedPath::as_str).unwrap_or_default();
+        if let Some(place) = openapi::misplaced_array(&method, pattern, &bytes) {
             let text = format!("{place} must be an object, {{…}}, and not an array");
             return Err(ServiceError::bad_request(text).into());
         }

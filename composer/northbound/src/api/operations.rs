@@ -1,6 +1,6 @@
 //! Operations, and the compositions that they leave.
 
-use super::described::Paths;
+use super::paths::Paths;
 use super::{Answer, Body, Id, Listed, Many, Query};
 use crate::Api;
 use crate::auth::Asker;
@@ -9,7 +9,6 @@ use axum::extract::{Extension, State};
 use poolwright_model::id::{CompositionId, OperationId};
 use poolwright_service::Composition;
 use poolwright_service::{CompositionRecord, Operation, Resolution};
-use schemars::JsonSchema;
 use serde::Deserialize;
 use std::time::Duration;
 
@@ -29,7 +28,8 @@ const LONGEST_WAIT: Duration = Duration::from_secs(300);
 /// So many are listed unless more are asked for: what people look at, and not a year of it.
 const USUAL_LIST: u32 = 50;
 
-#[derive(Deserialize, JsonSchema)]
+#[derive(Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 struct Wanted {
     /// The longest list; those that are unfinished come in any case.
@@ -46,7 +46,8 @@ async fn all(State(api): State<Api>, Query(Wanted { most, unfinished }): Query<W
     }))
 }
 
-#[derive(Deserialize, JsonSchema)]
+#[derive(Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 struct Wait {
     /// Seconds.
     wait: Option<u64>,
@@ -67,7 +68,8 @@ async fn one(
     }))
 }
 
-#[derive(Deserialize, JsonSchema)]
+#[derive(Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 struct Cancel {
     #[serde(default)]
@@ -85,7 +87,8 @@ async fn cancel(
     ))
 }
 
-#[derive(Deserialize, JsonSchema)]
+#[derive(Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 struct Resolve {
     resolution: Resolution,

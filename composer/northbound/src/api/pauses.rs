@@ -1,12 +1,11 @@
 //! Stopping what changes hardware, and letting it go on. Each answer has all that is paused then.
 
-use super::described::Paths;
+use super::paths::Paths;
 use super::{Body, Listed, Many};
 use crate::Api;
 use crate::auth::Asker;
 use axum::extract::{Extension, State};
 use poolwright_service::{ErrorCode, Pause, Paused, ServiceError};
-use schemars::JsonSchema;
 use serde::Deserialize;
 
 pub(super) fn routes(paths: Paths) -> Paths {
@@ -16,21 +15,23 @@ pub(super) fn routes(paths: Paths) -> Paths {
         .post("/resume", resume)
 }
 
-#[derive(Deserialize, JsonSchema)]
+#[derive(Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 struct Stop {
     /// `all`, `automation`, `endpoint/NAME` or `schedule/NAME`.
-    #[schemars(with = "String")]
+    #[cfg_attr(feature = "schema", schemars(with = "String"))]
     what: Paused,
     #[serde(default)]
     reason: String,
 }
 
-#[derive(Deserialize, JsonSchema)]
+#[derive(Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 struct GoOn {
     /// `all`, `automation`, `restored`, `damaged/KIND/ID`, `endpoint/NAME` or `schedule/NAME`.
-    #[schemars(with = "String")]
+    #[cfg_attr(feature = "schema", schemars(with = "String"))]
     what: Paused,
     /// Discards a damaged document, which is repaired otherwise.
     #[serde(default)]

@@ -1,6 +1,6 @@
 //! What is out there, and how the manager is.
 
-use super::described::Paths;
+use super::paths::Paths;
 use super::snapshot::WrittenSnapshot;
 use super::{Answer, Id, Listed, Many, Query, Sent, Shared};
 use crate::Api;
@@ -12,8 +12,7 @@ use poolwright_model::id::{FabricId, GpuId, HostId};
 use poolwright_model::topology::{Fabric, Gpu, Switch};
 use poolwright_service::closure::HostShown;
 use poolwright_service::telemetry::{GpuShown, Telemetry};
-use poolwright_service::{Check, Drift, ErrorCode, LoggedEvent, Observed, ServiceError, Snapshot, Status};
-use schemars::JsonSchema;
+use poolwright_service::{Check, Drift, ErrorCode, Observed, ServiceError, Snapshot, Status};
 use serde::{Deserialize, Serialize};
 
 pub(super) fn routes(paths: Paths) -> Paths {
@@ -107,7 +106,8 @@ async fn doctor(State(api): State<Api>) -> Listed<Check> {
     Ok(Many(api.composer.doctor().await?))
 }
 
-#[derive(Deserialize, JsonSchema)]
+#[derive(Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 struct Page {
     #[serde(default)]
     after: u64,
@@ -119,10 +119,11 @@ fn usual_page() -> u32 {
     100
 }
 
-#[derive(Serialize, JsonSchema)]
+#[derive(Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 struct NumberedEvent {
     seq: u64,
-    #[schemars(with = "LoggedEvent")]
+    #[cfg_attr(feature = "schema", schemars(with = "poolwright_service::LoggedEvent"))]
     event: Box<serde_json::value::RawValue>,
 }
 

@@ -9,7 +9,6 @@ use axum::http::Method;
 use poolwright_service::accounts::Privilege::{
     self, ApplyPlans, ConfigureComponents, ConfigureManager, ConfigureUsers, Login, ReadAudit,
 };
-use serde_json::{Value, json};
 
 /// What reading and changing a place needs, and how far a privilege must reach that changes it.
 struct Mapping {
@@ -108,15 +107,4 @@ pub(crate) fn only_asks(method: &Method, pattern: &str) -> Option<Asks> {
 /// Whether a request is let in by what it shows itself.
 pub(crate) fn is_enrolment(method: &Method, pattern: &str) -> bool {
     *method == Method::POST && pattern == ENROLMENT
-}
-
-/// The same for an operation of the OpenAPI document.
-pub(super) fn tell(operation: &mut Value, method: &Method, pattern: &str) {
-    if is_enrolment(method, pattern) {
-        operation["security"] = json!([]);
-        return;
-    }
-    let (privilege, reach) = needed(method, pattern);
-    operation["x-poolwright-privilege"] = json!(privilege);
-    operation["x-poolwright-scoped"] = json!(reach == Scoped);
 }

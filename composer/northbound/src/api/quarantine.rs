@@ -1,6 +1,6 @@
 //! GPUs that are suspect, and those that failed: out of use, burnt in, and replaced; and what each has gone through.
 
-use super::described::Paths;
+use super::paths::Paths;
 use super::{Answer, Body, Id, Listed, Many};
 use crate::{Api, auth::Asker};
 use axum::Json;
@@ -8,7 +8,6 @@ use axum::extract::{Extension, State};
 use poolwright_model::id::GpuId;
 use poolwright_service::quarantine::{Failure, History, Quarantine};
 use poolwright_service::suspicion::Suspicion;
-use schemars::JsonSchema;
 use serde::Deserialize;
 use std::time::Duration;
 
@@ -23,7 +22,8 @@ pub(super) fn routes(paths: Paths) -> Paths {
         .post("/gpus/{id}/locate", locate)
 }
 
-#[derive(Deserialize, JsonSchema)]
+#[derive(Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 struct Return {
     /// The burn-in is ended after so many seconds, at most a day.
@@ -35,15 +35,17 @@ fn an_hour() -> u32 {
     3600
 }
 
-#[derive(Deserialize, JsonSchema)]
+#[derive(Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 struct Replaced {
     /// The GPU that came in its place.
-    #[schemars(with = "String")]
+    #[cfg_attr(feature = "schema", schemars(with = "String"))]
     by: GpuId,
 }
 
-#[derive(Deserialize, JsonSchema)]
+#[derive(Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 struct Locate {
     /// Whether the light that shows where it sits is to be lit, or put out.

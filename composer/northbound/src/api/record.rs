@@ -1,6 +1,6 @@
 //! What was asked of the pool.
 
-use super::described::Paths;
+use super::paths::Paths;
 use super::{Listed, Many};
 use crate::Api;
 use axum::extract::State;

@@ -1,6 +1,6 @@
 //! Recomposition by the clock.
 
-use super::described::Paths;
+use super::paths::Paths;
 use super::{Answer, Body, Created, Gone, Id, Listed, Many, Query};
 use crate::{Api, auth::Asker, problem::Problem};
 use axum::Json;
@@ -9,7 +9,6 @@ use poolwright_model::id::ScheduleId;
 use poolwright_service::runner::ScheduleRun;
 use poolwright_service::schedule::ScheduleSpec;
 use poolwright_service::{DueOpening, MOST_OPENINGS, ScheduleStatus, ServiceError};
-use schemars::JsonSchema;
 use serde::Deserialize;
 
 pub(super) fn routes(paths: Paths) -> Paths {
@@ -72,7 +71,8 @@ async fn resume(
 }
 
 /// How long it is to run.
-#[derive(Deserialize, JsonSchema)]
+#[derive(Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 struct Run {
     /// Left out: until its window would close next.
@@ -91,11 +91,12 @@ async fn run(
     ))
 }
 
-#[derive(Deserialize, JsonSchema)]
+#[derive(Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 struct Which {
     /// Only of this one.
-    #[schemars(with = "Option<String>")]
+    #[cfg_attr(feature = "schema", schemars(with = "Option<String>"))]
     schedule: Option<ScheduleId>,
     /// The longest list.
     most: Option<usize>,

@@ -1,28 +1,22 @@
-//! Arrays where an object belongs: serde reads a struct of one, too, by the order of its fields. What a body may be is
-//! told by the schema of its type.
+//! Arrays where an object belongs: serde reads a struct of one, too, by the order of its fields. The schema of a body tells
+//! where it has objects.
 
-use schemars::{JsonSchema, schema_for};
 use serde_json::Value;
 
-/// Where in a body of this type an array stands that can't be one, such as `how` or `demands[2].task`.
-pub(super) fn misplaced_array<T: JsonSchema>(body: &[u8]) -> Option<String> {
-    // Most bodies have none, and schemas are not for nothing.
-    if !body.contains(&b'[') {
-        return None;
-    }
-    let body: Value = serde_json::from_slice(body).ok()?;
-    let schema = Value::from(schema_for!(T));
-    let whole = Schemas(&schema["$defs"]);
-    whole.misplaced(&schema, &body, "")
+/// Where in a body of this schema an array stands that can't be one. References of the schema lead into the document.
+pub(super) fn misplaced(document: &Value, schema: &Value, body: &Value) -> Option<String> {
+    Document(document).misplaced(schema, body, "")
 }
 
-/// The definitions that schemas refer to.
-struct Schemas<'a>(&'a Value);
+/// Where the references of schemas lead.
+struct Document<'a>(&'a Value);
 
-impl<'a> Schemas<'a> {
+impl<'a> Document<'a> {
     fn resolved(&self, schema: &'a Value) -> &'a Value {
-        let name = schema["$ref"].as_str().and_then(|at| at.strip_prefix("#/$defs/"));
-        name.map_or(schema, |name| &self.0[name])
+        let pointer = schema["$ref"].as_str().and_then(|at| at.strip_prefix('#'));
+        pointer
+            .and_then(|pointer| self.0.pointer(pointer))
+            .unwrap_or(schema)
     }
 
     /// Whether a value of this kind is meant at all.
@@ -91,36 +85,29 @@ impl<'a> Schemas<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::collections::BTreeMap;
-
-    #[derive(JsonSchema)]
-    #[expect(dead_code, reason = "only its schema is asked for")]
-    struct Whole {
-        how: Part,
-        maybe: Option<Part>,
-        parts: Vec<Part>,
-        named: BTreeMap<String, Part>,
-        one_of: Choice,
-    }
-
-    #[derive(JsonSchema)]
-    #[expect(dead_code, reason = "only its schema is asked for")]
-    struct Part {
-        names: Vec<String>,
-    }
-
-    #[derive(JsonSchema)]
-    #[serde(rename_all = "kebab-case")]
-    #[expect(dead_code, reason = "only its schema is asked for")]
-    enum Choice {
-        Plain,
-        List(Vec<u32>),
-        Part(Part),
-    }
+    use serde_json::json;
 
     #[test]
     fn an_array_where_an_object_belongs_is_found_and_named() {
-        let found = |body: &str| misplaced_array::<Whole>(body.as_bytes());
+        let part = json!({ "$ref": "#/parts/Part" });
+        let document = json!({ "parts": { "Part": {
+            "type": "object",
+            "properties": { "names": { "type": "array", "items": { "type": "string" } } },
+            "required": ["names"],
+        } } });
+        let choices = json!([
+            { "type": "string", "enum": ["plain"] },
+            { "type": "object", "properties": { "list": { "type": "array" } }, "required": ["list"] },
+            { "type": "object", "properties": { "part": part }, "required": ["part"] },
+        ]);
+        let whole = json!({ "type": "object", "properties": {
+            "how": part,
+            "maybe": { "anyOf": [part, { "type": "null" }] },
+            "parts": { "type": "array", "items": part },
+            "named": { "type": "object", "additionalProperties": part },
+            "one_of": { "oneOf": choices },
+        } });
+        let found = |body: &str| misplaced(&document, &whole, &serde_json::from_str(body).unwrap());
         for (body, at) in [
             (r#"{"how": []}"#, "how"),
             (r#"{"maybe": [1]}"#, "maybe"),

@@ -1,6 +1,6 @@
 //! What other policies would make of recorded jobs. Whoever may read may ask, and nothing is changed by it.
 
-use super::described::Paths;
+use super::paths::Paths;
 use super::{Answer, Body};
 use crate::Api;
 use axum::Json;

@@ -1,6 +1,6 @@
 //! How much memory a job takes, and which sets of GPUs hold it. Whoever may read may ask, and nothing is changed by it.
 
-use super::described::Paths;
+use super::paths::Paths;
 use super::{Answer, Body};
 use crate::Api;
 use axum::Json;

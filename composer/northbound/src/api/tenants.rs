@@ -1,6 +1,6 @@
 //! What tenants are promised in the queue.
 
-use super::described::Paths;
+use super::paths::Paths;
 use super::{Answer, Body, Gone, Id, Listed, Many};
 use crate::{Api, problem::Problem};
 use axum::Json;

@@ -1,6 +1,6 @@
 //! Limits and loads of switch uplinks. A path names a switch `FABRIC/SWITCH`, with the `/` as `%2F`.
 
-use super::described::Paths;
+use super::paths::Paths;
 use super::{Answer, Body, Gone, Id, Listed, Many};
 use crate::{Api, auth::Asker, problem::Problem};
 use axum::Json;

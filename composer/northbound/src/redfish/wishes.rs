@@ -2,6 +2,7 @@
 
 use super::body;
 use super::message::Refusal;
+use crate::api::openapi;
 use axum::http::StatusCode;
 use poolwright_model::id::DemandId;
 use poolwright_model::units::Bytes;
@@ -36,8 +37,7 @@ const OF_REDFISH: [(&str, &str); 4] = [
 
 /// Settings of a demand, as the JSON API has them.
 static SETTINGS: LazyLock<BTreeSet<String>> = LazyLock::new(|| {
-    let schema = schemars::schema_for!(DemandSpec);
-    let properties = schema.get("properties").and_then(Value::as_object);
+    let properties = openapi::schema("DemandSpec")["properties"].as_object();
     properties
         .into_iter()
         .flatten()

@@ -29,7 +29,6 @@ use crate::error::{ErrorCode, ServiceError};
 use crate::sessions;
 use poolwright_executor::{Clock as _, Key, KeyRecord};
 use poolwright_store::{Batch, Store, StoreError, Stored, Versioned, read, read_all};
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
@@ -119,7 +118,8 @@ pub(crate) async fn version_of(store: &dyn Store, name: &str) -> Result<Option<A
 }
 
 /// An account, as it may be shown.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct AccountShown {
     pub name: String,
     pub role: Role,
@@ -135,7 +135,8 @@ pub struct AccountShown {
 }
 
 /// An account to be made.
-#[derive(Clone, Deserialize, JsonSchema)]
+#[derive(Clone, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct NewAccount {
     pub name: String,
@@ -150,7 +151,8 @@ pub struct NewAccount {
 }
 
 /// What is to be different; `None` stays.
-#[derive(Clone, Default, Deserialize, JsonSchema)]
+#[derive(Clone, Default, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default, deny_unknown_fields)]
 pub struct AccountChange {
     pub password: Option<String>,

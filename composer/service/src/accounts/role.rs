@@ -1,6 +1,5 @@
 //! Redfish's roles and privileges (DSP0266, "Privilege model"), and some of our own.
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
@@ -27,9 +26,8 @@ pub enum Privilege {
 }
 
 /// A set of privileges with a name. An account has one.
-#[derive(
-    Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
-)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub enum Role {
     /// What accounts were before they had roles.
     #[default]

@@ -8,14 +8,14 @@
 use super::{Privilege, Role};
 use crate::error::{ErrorCode, ServiceError};
 use poolwright_model::id::{FabricId, TenantId};
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
 
 /// Where a role holds. As text `pool`, `tenant/NAME` or `fabric/NAME`.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(into = "String", try_from = "String")]
 pub enum Scope {
     /// All that is composed, whoever has it.
@@ -27,11 +27,12 @@ pub enum Scope {
 }
 
 /// A role that an account has in a scope, beside its own.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Binding {
     pub role: Role,
-    #[schemars(with = "String")]
+    #[cfg_attr(feature = "schema", schemars(with = "String"))]
     pub scope: Scope,
 }
 

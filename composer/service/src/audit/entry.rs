@@ -4,7 +4,6 @@
 //! reorders one has to make every later one anew, and then the last has another digest than the one that was noted.
 
 use jiff::Timestamp;
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
@@ -12,7 +11,8 @@ use std::fmt;
 use std::str::FromStr;
 
 /// What an entry is about.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {
     /// A change was asked for by somebody who may. Written before it is begun.
@@ -28,7 +28,8 @@ pub enum Kind {
 }
 
 /// What somebody did, or tried to do. Never a secret, and nothing of a body but names ([`super::said`]).
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Record {
     pub kind: Kind,
     /// The account; nothing where it is not known who it was. What of the manager it is, where something runs by itself.
@@ -71,8 +72,9 @@ fn is_once(times: &u64) -> bool {
 }
 
 /// A record in the log.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[schemars(rename = "AuditEntry")]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(rename = "AuditEntry"))]
 pub struct Entry {
     /// 1, 2, 3 … without gaps.
     pub seq: u64,
@@ -84,8 +86,9 @@ pub struct Entry {
 }
 
 /// A place in the log: with it everything up to there is told apart from anything else. Written as `SEQ:HASH`.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[schemars(rename = "AuditMark")]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(rename = "AuditMark"))]
 pub struct Mark {
     pub seq: u64,
     pub hash: String,

@@ -19,7 +19,6 @@ use crate::clock::Clock;
 use crate::error::{ErrorCode, ServiceError};
 use jiff::{SignedDuration, Timestamp};
 use poolwright_store::{Batch, Order, Store, StoreError, Stored, Versioned, read, written};
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::oneshot;
@@ -36,7 +35,8 @@ const PAGES: u32 = 100;
 const TRIES: usize = 16;
 
 /// Where the log begins and ends.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Head {
     /// The last entry that is forgotten.
     pub before: Mark,

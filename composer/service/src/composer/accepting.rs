@@ -6,12 +6,12 @@ use crate::vanishing::{Shown, name_at};
 use poolwright_model::id::{CompositionId, ControlEndpointId, DemandId, GpuId};
 use poolwright_planner::Plan;
 use poolwright_store::{Batch, read};
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
 /// What an endpoint does not show any more, and is believed to have lost from now on; for a dry run, would be.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Accepting {
     pub endpoint: ControlEndpointId,
     pub accepted: bool,
@@ -21,7 +21,8 @@ pub struct Accepting {
 }
 
 /// A GPU that is gone.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Lost {
     /// Its UUID, its serial number, or its address at the endpoint.
     pub name: String,

@@ -10,12 +10,12 @@ use poolwright_executor::OperationKind;
 use poolwright_model::id::ControlEndpointId;
 use poolwright_planner::{Adoption, Left, Plan, adopt};
 use poolwright_store::{Batch, Stored};
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
 /// What becomes ours with an endpoint: the compositions of the plan. What is left stays foreign.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Adopting {
     #[serde(flatten)]
     pub change: Change,

@@ -18,7 +18,6 @@ use crate::schedule::{Calendar, next_change, wanted_while};
 use jiff::{SignedDuration, Timestamp};
 use poolwright_model::id::{DemandId, GpuId, HostId, PlanId, ScheduleId, TenantId};
 use poolwright_planner::{Closure, Composition, Demand, Plan, PlanInput};
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -29,7 +28,8 @@ pub const MOST_HOURS: u32 = 31 * 24;
 const MOST_MOMENTS: usize = 200;
 
 /// What will be held from one moment to another.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Ahead {
     pub from: Timestamp,
     /// Sooner than asked where very much changes.
@@ -41,7 +41,8 @@ pub struct Ahead {
 }
 
 /// GPUs that are at a host for a while.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct HeldAhead {
     pub host: HostId,
     /// `None`: attached by name.
@@ -55,7 +56,8 @@ pub struct HeldAhead {
 }
 
 /// A moment at which what is wanted changes.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Moment {
     pub at: Timestamp,
     /// Schedules whose windows are open from then on.
@@ -66,7 +68,8 @@ pub struct Moment {
 }
 
 /// Something that is wanted then and is not served, or not all of it.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct UnservedAhead {
     pub demand: DemandId,
     pub reason: String,

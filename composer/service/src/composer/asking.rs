@@ -15,7 +15,6 @@ use poolwright_model::id::{CompositionId, DemandId, GpuId, OperationId};
 use poolwright_model::lifecycle::GpuState;
 use poolwright_planner::Composition;
 use poolwright_store::{Event, read};
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::fmt;
@@ -23,7 +22,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// The manager in a few numbers.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Status {
     pub version: String,
     pub now: Timestamp,
@@ -55,7 +55,8 @@ pub struct Status {
 }
 
 /// Somebody must look at an operation that has not ended.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct OperationAlarm {
     pub operation: OperationId,
     #[serde(flatten)]
@@ -74,7 +75,8 @@ impl fmt::Display for OperationAlarm {
 }
 
 /// Why a demand is served, or is not.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Why {
     pub demand: DemandRecord,
     pub wanted_now: bool,
@@ -84,7 +86,8 @@ pub struct Why {
 }
 
 /// One thing that was looked at for the operator's peace of mind.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Check {
     pub name: String,
     pub result: CheckResult,
@@ -92,7 +95,8 @@ pub struct Check {
     pub hint: Option<String>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum CheckResult {
     Ok,
@@ -101,7 +105,8 @@ pub enum CheckResult {
 }
 
 /// What an operator decides about an operation that is indeterminate or quarantined.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Resolution {
     /// Look again now, and go on from there.

@@ -16,19 +16,19 @@ use poolwright_planner::direct::{self, Purpose};
 use poolwright_planner::{Composition, Demand, Plan, PlanInput};
 use poolwright_sizing::calibration::CALIBRATED;
 use poolwright_store::{Batch, Stored, read};
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::fmt;
 
 /// What to let go of.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Release {
     /// A demand, with all that it holds.
-    #[schemars(with = "String")]
+    #[cfg_attr(feature = "schema", schemars(with = "String"))]
     Demand(DemandId),
-    #[schemars(with = "String")]
+    #[cfg_attr(feature = "schema", schemars(with = "String"))]
     Composition(CompositionId),
 }
 

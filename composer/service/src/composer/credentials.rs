@@ -10,11 +10,11 @@ use crate::error::{ErrorCode, ServiceError};
 use crate::sealed::{Keys, Sealed};
 use poolwright_model::id::ControlEndpointId;
 use poolwright_store::{Batch, Store, StoreError, Stored, Versioned, read, read_all};
-use schemars::JsonSchema;
 use serde::Deserialize;
 
 /// Another account at an endpoint, or another password.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Credentials {
     /// The account that it has already, if `None`.

@@ -15,13 +15,13 @@ use crate::schedule::{Schedule, ScheduleSpec};
 use poolwright_model::id::{DemandId, ScheduleId};
 use poolwright_planner::Demand;
 use poolwright_store::{Batch, Stored, Versioned, read};
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What is wanted, as people write it in a file.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Declaration {
     /// Standing demands; one with a window is wanted while that is open.
@@ -32,7 +32,8 @@ pub struct Declaration {
 }
 
 /// What a declaration comes to.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Declared {
     pub entries: Vec<DeclaredEntry>,
     /// Nothing was kept.
@@ -40,7 +41,8 @@ pub struct Declared {
 }
 
 /// One demand or schedule of a declaration.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct DeclaredEntry {
     pub kind: DeclaredKind,
     pub id: String,
@@ -53,14 +55,16 @@ pub struct DeclaredEntry {
     pub does_not_fit: Vec<DoesNotFit>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum DeclaredKind {
     Demand,
     Schedule,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Difference {
     New,
@@ -69,7 +73,8 @@ pub enum Difference {
 }
 
 /// A demand for which there is no room.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct DoesNotFit {
     pub demand: DemandId,
     pub reason: String,

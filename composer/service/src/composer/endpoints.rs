@@ -16,11 +16,11 @@ use poolwright_executor::{Pause, Paused};
 use poolwright_model::fault::FaultKind;
 use poolwright_model::id::{ControlEndpointId, OperationId};
 use poolwright_store::{Batch, Stored, Versioned, read, read_all};
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// What an endpoint answered when it was tried.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct EndpointTest {
     pub gpus: usize,
     pub composable: usize,

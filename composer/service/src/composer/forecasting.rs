@@ -11,7 +11,6 @@ use jiff::Timestamp;
 use poolwright_model::id::{DemandId, TenantId};
 use poolwright_planner::forecast::{Forecast, History, Series, SeriesError, Window, forecast};
 use poolwright_store::{Batch, Stored, Versioned, read_all};
-use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -47,7 +46,8 @@ pub enum Kinds {
 }
 
 /// What a tenant wants, and is expected to want.
-#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TenantForecast {
     pub tenant: String,
     /// Only GPUs of this kind; without it, of all.

@@ -10,13 +10,13 @@ use poolwright_model::step::{Step, Verb};
 use poolwright_planner::Plan;
 use poolwright_planner::queue::Rests;
 use poolwright_store::{Batch, StoreError, Stored, read};
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// The limits, and what ran by itself within them.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LimitsStatus {
     #[serde(flatten)]
     pub limits: Limits,
@@ -29,7 +29,8 @@ pub struct LimitsStatus {
 }
 
 /// The most moves that any one had.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct MovedMost {
     pub host: u32,
     pub tenant: u32,

@@ -6,11 +6,11 @@ use crate::endpoint::{Endpoint, Pins, Trust};
 use crate::error::{ErrorCode, ServiceError};
 use poolwright_model::id::ControlEndpointId;
 use poolwright_store::{Batch, Stored, Versioned};
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// One change of an endpoint's pins: SHA-256 fingerprints in hexadecimal digits.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum PinChange {
     /// Believe this one, too.

@@ -19,13 +19,13 @@ use poolwright_planner::{
     Composition, Cordoned, Demand, Held, Plan, PlanInput, Promises, Reserved, Uplinks, World, as_observed,
 };
 use poolwright_planner::{served_but_for_failures, served_otherwise};
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// How a change is made.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct How {
     /// Only say what would be done.

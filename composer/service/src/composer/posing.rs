@@ -10,7 +10,6 @@ use poolwright_model::id::DemandId;
 use poolwright_planner::Demand;
 use poolwright_planner::calendar::{Holding, Outlook, Posed, Wish, pose};
 use poolwright_planner::horizon::UNIT;
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -24,17 +23,24 @@ const LONGEST: u32 = 24 * 3600;
 const MOST_SLOTS: u32 = 750;
 
 /// A calendar as a problem over time.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ProblemAhead {
     pub from: Timestamp,
     /// Sooner than asked where very much changes.
     pub until: Timestamp,
     pub slot_s: u32,
     /// A file of the schema poolwright-horizon-1, for `plan --instance`.
-    #[schemars(with = "serde_json::Map<String, serde_json::Value>")]
+    #[cfg_attr(
+        feature = "schema",
+        schemars(with = "serde_json::Map<String, serde_json::Value>")
+    )]
     pub problem: Value,
     /// What the manager will do by itself, as a solution of it, for `--previous`.
-    #[schemars(with = "serde_json::Map<String, serde_json::Value>")]
+    #[cfg_attr(
+        feature = "schema",
+        schemars(with = "serde_json::Map<String, serde_json::Value>")
+    )]
     pub solution: Value,
     /// Objective value of the solution; none if it breaks a rule of the problem, which `not_said` names.
     pub objective: Option<f64>,

@@ -16,7 +16,6 @@ use poolwright_model::id::{DemandId, GpuId, TenantId};
 use poolwright_planner::queue::{self, Ahead, Expected, Found, Outlook, Rests, WaitingJob, width};
 use poolwright_planner::{Composition, Demand, PlanInput, Reserved, World};
 use poolwright_store::{read, read_all};
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -25,7 +24,8 @@ const MOST_EDGES: usize = 48;
 const FARTHEST: SignedDuration = SignedDuration::from_hours(31 * 24);
 
 /// The queue, as it is told.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Queue {
     pub now: Timestamp,
     /// Why no job begins by itself just now, if none does.
@@ -38,7 +38,8 @@ pub struct Queue {
 }
 
 /// A job that has its turn behind it.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RunningJob {
     pub demand: DemandId,
     pub tenant: TenantId,
@@ -56,7 +57,8 @@ pub struct RunningJob {
 }
 
 /// A job that waits.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct QueuedJob {
     /// From 1.
     pub position: u32,

@@ -18,7 +18,6 @@ use poolwright_model::id::{DemandId, HostId, OperationId, TenantId};
 use poolwright_model::units::Bytes;
 use poolwright_sizing::need::Need;
 use poolwright_store::{Batch, Order, Stored, read, read_all, written};
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use stays::Stays;
 use std::collections::{BTreeMap, BTreeSet};
@@ -36,7 +35,8 @@ const SAME: SignedDuration = SignedDuration::from_hours(1);
 const UNWRITTEN: usize = 1_000;
 
 /// Somebody's wish for GPUs, and what came of it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Asked {
     /// The demand; of GPUs attached by name, their composition.
     pub name: String,

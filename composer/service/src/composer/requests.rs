@@ -15,7 +15,6 @@ use poolwright_model::id::{CompositionId, GpuId, OperationId};
 use poolwright_model::step::Verb;
 use poolwright_planner::Plan;
 use poolwright_store::{Batch, Stored, read};
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
@@ -24,7 +23,8 @@ const LONGEST_KEY: usize = 255;
 
 /// What would be changed, and the operation that changes it; no operation for a dry run, and none where
 /// nothing is to be changed.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Change {
     pub plan: Plan,
     pub operation: Option<Operation>,
@@ -43,7 +43,8 @@ pub struct Change {
 }
 
 /// A step that only the host can carry out, and nothing that speaks for the host can be asked to.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SkippedStep {
     /// The step's `index` in the plan.
     pub index: u32,

@@ -18,7 +18,6 @@ use poolwright_driver::{DriverError, ErrorKind};
 use poolwright_executor::Charge;
 use poolwright_model::id::ControlEndpointId;
 use poolwright_store::{Batch, Expectation, Store, StoreError, Stored, Versioned, read, read_all};
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -61,7 +60,8 @@ impl Stored for Rotation {
 }
 
 /// A password was changed, and works.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Rotated {
     pub endpoint: ControlEndpointId,
     pub username: String,

@@ -13,7 +13,6 @@ use jiff::{SignedDuration, Timestamp, Zoned};
 use poolwright_executor::Paused;
 use poolwright_model::id::{DemandId, ScheduleId};
 use poolwright_store::{Batch, Stored, read, read_all};
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
@@ -23,7 +22,8 @@ pub const MOST_OPENINGS: usize = 1000;
 const LONGEST_RUN_S: u32 = 31 * 24 * 3600;
 
 /// A time in which a window will be open, in its own zone.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct DueOpening {
     /// Nothing for a window that is no schedule's yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]

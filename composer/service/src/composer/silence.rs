@@ -10,14 +10,14 @@ use poolwright_inventory::Snapshot;
 use poolwright_model::id::ControlEndpointId;
 use poolwright_model::lifecycle::GpuState;
 use poolwright_store::{Batch, Stored, read_all};
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::{MutexGuard, PoisonError};
 
 /// An endpoint that did not answer when it was asked last.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Silent {
     pub endpoint: ControlEndpointId,
     /// When it answered last; `None`: not since the manager started.

@@ -18,7 +18,6 @@ use poolwright_model::id::{ControlEndpointId, GpuId, HostId};
 use poolwright_model::step::Verb;
 use poolwright_model::topology::{Gpu, Host};
 use poolwright_planner::Plan;
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -40,8 +39,9 @@ pub(super) struct Stale {
 }
 
 /// Something that endpoints showed, and how old that is.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[schemars(rename = "Observed{T}")]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(rename = "Observed{T}"))]
 pub struct Observed<T> {
     #[serde(flatten)]
     pub what: T,

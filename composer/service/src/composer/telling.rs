@@ -11,7 +11,6 @@ use poolwright_executor::{Event, Operation, OperationState, PlanRecord, Severity
 use poolwright_model::id::{ChassisId, CompositionId, ControlEndpointId, GpuId, OperationId, UnitId};
 use poolwright_model::step::Verb;
 use poolwright_store::{Batch, StoreError, read};
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap};
 
@@ -55,7 +54,8 @@ pub enum What {
 }
 
 /// What is there without any operation.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Thing {
     Gpu { id: GpuId, chassis: Option<ChassisId> },
@@ -64,7 +64,8 @@ pub enum Thing {
 }
 
 /// What became of it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Turn {
     Added,
@@ -93,7 +94,8 @@ pub enum Became {
 }
 
 /// What somebody who tries out who listens wants to have told.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct TestEvent {
     pub message_id: String,
@@ -115,7 +117,8 @@ pub struct TestEvent {
 }
 
 /// In the log beside the executor's.
-#[derive(Serialize, Deserialize, JsonSchema)]
+#[derive(Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "event", rename_all = "kebab-case")]
 pub enum Ours {
     Test {
@@ -136,9 +139,10 @@ pub(crate) fn tell(batch: &mut Batch, at: Timestamp, thing: Thing, became: Turn)
 }
 
 /// What the log holds.
-#[derive(Deserialize, JsonSchema)]
+#[derive(Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(untagged)]
-#[schemars(rename = "LoggedEvent")]
+#[cfg_attr(feature = "schema", schemars(rename = "LoggedEvent"))]
 pub enum Entry {
     Executor(Event),
     Ours(Ours),

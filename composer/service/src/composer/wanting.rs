@@ -20,13 +20,13 @@ use jiff::Timestamp;
 use poolwright_model::id::{DemandId, ScheduleId};
 use poolwright_planner::Demand;
 use poolwright_store::{Batch, Stored, Versioned, read, read_all};
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::PoisonError;
 
 /// A schedule, and when it is next due.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ScheduleStatus {
     #[serde(flatten)]
     pub schedule: Schedule,

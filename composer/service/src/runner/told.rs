@@ -7,14 +7,14 @@ use crate::schedule::Schedule;
 use jiff::Timestamp;
 use poolwright_model::id::{ControlEndpointId, DemandId, OperationId, ScheduleId};
 use poolwright_store::Stored;
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::time::Duration;
 
 /// One recomposition by the clock; or several tries that failed for one reason.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ScheduleRun {
     pub id: String,
     /// When it was tried first.
@@ -49,7 +49,8 @@ pub struct ScheduleRun {
 }
 
 /// What is told of something that was lent.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "what", rename_all = "kebab-case")]
 pub enum OfLend {
     /// A rung of the ladder, or an alert.
@@ -142,7 +143,8 @@ pub(super) fn unfinished(
 }
 
 /// What keeps the pool from following the calendar just now. It is tried again until it does.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Trouble {
     pub since: Timestamp,
     pub tries: u32,

@@ -4,11 +4,11 @@ use poolwright_model::units::Bytes;
 use poolwright_sizing::fit::{Candidate, Division, Merit, Rejection};
 use poolwright_sizing::roofline::Speed;
 use poolwright_sizing::{Fit, Model, Task, Term};
-use schemars::JsonSchema;
 use serde::Serialize;
 
 /// How much memory a job takes, and which sets of GPUs hold it. All memory is in bytes; prices are list prices.
-#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SizeAnswer {
     pub model: String,
     pub params: u64,
@@ -27,7 +27,8 @@ pub struct SizeAnswer {
 }
 
 /// A set of GPUs that holds the job.
-#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SizedSet {
     pub rank: usize,
     pub kind: Option<String>,

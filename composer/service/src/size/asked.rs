@@ -7,7 +7,6 @@ use crate::phases::{Setting, Tokens};
 use poolwright_model::units::Bytes;
 use poolwright_sizing::fit::{Widths, fit_calibrated};
 use poolwright_sizing::{Limits, Offer};
-use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,7 +19,8 @@ const LONGEST_NAME: usize = 200;
 const MOST_KINDS: usize = 256;
 
 /// A model, what is done with it, and on which GPUs; everything left out takes sizing's usual setting.
-#[derive(Debug, Clone, Default, PartialEq, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct SizeRequest {
     /// A model of the catalogue, or a size such as `70B`; with `config`, what to call it.
