@@ -38,9 +38,14 @@ impl Line<'_> {
                 self.may_stop()
                     .any(|(other, ends)| other == id && ends > ahead.at)
             };
+            let mut candidates = self.least_first(|id| there(id) && !told(id));
+            // Calendars go on for weeks, and what they lack takes a plan for each moment.
+            if candidates.is_empty() {
+                continue;
+            }
             let lacking = self.lacking_at(ahead.at, &[], &BTreeSet::new());
             let spared = self.within_their_share(&lacking);
-            let candidates = self.least_first(|id| there(id) && !told(id) && !spared.contains(id));
+            candidates.retain(|id| !spared.contains(id));
             let lacks = |gone: &BTreeSet<DemandId>| self.lacking_at(ahead.at, &[], gone).count();
             let before: BTreeSet<DemandId> = stops.iter().map(|stop| stop.demand.clone()).collect();
             for demand in fewest(&candidates, &before, lacks) {
