@@ -46,7 +46,7 @@ fn deny() -> Deny {
     toml::from_str(&fs::read_to_string(&path).unwrap()).unwrap()
 }
 
-/// What is shipped, and the generator of the Redfish types.
+/// The shipped programs, and the generator of the Redfish types.
 fn workspaces() -> [Workspace; 2] {
     let root = tree_to_judge();
     let of = |folder: &str| Workspace::load_from(&root.join(folder)).unwrap();

@@ -1,4 +1,4 @@
-//! The OpenAPI document: the types of the handlers tell what each route takes and answers.
+//! The OpenAPI document: parameters, body and responses of each route, by the types of its handler.
 
 use super::privileges;
 use super::schemas::Schemas;
@@ -13,7 +13,7 @@ use schemars::JsonSchema;
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
 
-/// What the routes so far tell.
+/// Paths and schemas of the routes so far.
 pub(super) struct Document {
     paths: Map<String, Value>,
     schemas: Schemas,

@@ -1,4 +1,4 @@
-//! The committed OpenAPI document, and what it says of bodies.
+//! The committed OpenAPI document, and the check of bodies against its schemas.
 
 use super::Shared;
 use super::shape::misplaced;

@@ -10,7 +10,7 @@ use axum::handler::Handler;
 use axum::http::Method;
 use axum::routing::{MethodFilter, on};
 
-/// Without the document, handlers tell nothing.
+/// Without the document, handlers need no description.
 #[cfg(not(feature = "schema"))]
 pub(super) trait Described<Arguments> {}
 #[cfg(not(feature = "schema"))]

@@ -39,7 +39,7 @@ impl Line<'_> {
                     .any(|(other, ends)| other == id && ends > ahead.at)
             };
             let mut candidates = self.least_first(|id| there(id) && !told(id));
-            // Calendars go on for weeks, and what they lack takes a plan for each moment.
+            // Each edge takes a trial plan, and calendars have edges for weeks.
             if candidates.is_empty() {
                 continue;
             }

@@ -541,3 +541,24 @@ async fn what_was_done_of_a_reserved_manifest_does_not_stop_it_when_it_is_applie
     assert!(text.contains("/redfish/v1/Systems/too"), "{text}");
     asking.running.stop().await;
 }
+
+#[tokio::test]
+async fn an_array_in_place_of_an_object_is_refused_by_the_schema_of_the_route() {
+    let dir = tempfile::tempdir().unwrap();
+    let asking = Asking::of(dir.path()).await;
+    for (path, body, place) in [
+        ("/demands", json!({ "id": "a", "gpus": 1, "queue": [] }), "queue"),
+        (
+            "/declare",
+            json!({ "what": { "demands": [{ "id": "a", "gpus": 1 }, ["b"]] } }),
+            "what.demands[1]",
+        ),
+        ("/operations/none/undo", json!({ "how": [] }), "how"),
+    ] {
+        let (status, answer) = asking.post(&format!("/api/v1{path}"), &body).await;
+        let message = answer["error"]["message"].as_str().unwrap_or_default();
+        let refusal = format!("{place} must be an object, {{…}}, and not an array");
+        assert_eq!((status, message), (400, refusal.as_str()), "{path}: {answer}");
+    }
+    asking.running.stop().await;
+}
