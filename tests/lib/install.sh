@@ -116,16 +116,30 @@ unpack_kernel() {
 
 kernel_package() { apt-cache depends linux-image-cloud-amd64 2>/dev/null | sed -n 's/.*Depends: \(linux-image-[0-9]\)/\1/p' | grep .; }
 
-# Puts the pinned Python tools into .venv, anew whenever the pins change.
+# Puts the pinned Python tools of the tests into .venv, anew whenever the pins change.
 install_python_tools() {
-    local pins
-    pins=$(cat tests/requirements.txt tests/constraints.txt | sha256sum)
-    [[ -f .venv/pins && $(<.venv/pins) == "$pins" ]] && .venv/bin/python -c '' && return
-    echo "installing the Python tools of tests/requirements.txt into .venv" >&2
+    python_tools_are_current tests && .venv/bin/python -c '' && return
     rm -rf .venv
-    python3 -m venv .venv &&
-        setpriv --pdeathsig TERM .venv/bin/python -m pip install --quiet --no-compile --disable-pip-version-check \
-            --requirement tests/requirements.txt --constraint tests/constraints.txt ||
-        die "the Python tools could not be installed into .venv"
-    echo "$pins" >.venv/pins
+    python3 -m venv .venv || die "Python could not make .venv"
+    install_requirements tests
+}
+
+# The peers of the benchmarks, too: they are large.
+install_benchmark_tools() {
+    install_python_tools
+    python_tools_are_current tests/bench || install_requirements tests/bench
+}
+
+python_tools_are_current() {
+    [[ -f .venv/${1//\//-}.pins && $(<".venv/${1//\//-}.pins") == "$(python_pins "$1")" ]]
+}
+
+python_pins() { cat "$1/requirements.txt" tests/constraints.txt | sha256sum; }
+
+install_requirements() {
+    echo "installing the Python tools of $1/requirements.txt into .venv" >&2
+    setpriv --pdeathsig TERM .venv/bin/python -m pip install --quiet --no-compile --disable-pip-version-check \
+        --requirement "$1/requirements.txt" --constraint tests/constraints.txt ||
+        die "the Python tools of $1/requirements.txt could not be installed into .venv"
+    python_pins "$1" >".venv/${1//\//-}.pins"
 }

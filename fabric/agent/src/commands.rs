@@ -122,7 +122,10 @@ const EXAMPLES: &str = "\
 Examples:
   poolwright-agent inventory
   poolwright-agent inventory -o json
-  sudo poolwright-agent holders 0000:41:00.0";
+  sudo poolwright-agent holders 0000:41:00.0
+
+Exit codes: 0 ok, 1 error, 2 usage, 3 not found, 4 authentication, 5 conflict (also a check that failed), 8 partial (also a
+check that could not tell), 9 indeterminate, 10 unavailable, 130 interrupted by Ctrl-C";
 
 const INVENTORY_EXAMPLES: &str = "\
 Examples:

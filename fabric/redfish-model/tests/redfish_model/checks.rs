@@ -3,8 +3,8 @@
 use poolwright_redfish_model::check::{check_action, check_create, check_update, check_update_allowing};
 use poolwright_redfish_model::schema::Type;
 use poolwright_redfish_model::{
-    CompositionService, ComputerSystem, Connection, EventDestination, Fabric, ManagerAccount, RESOURCES,
-    Session, TaskService, Zone,
+    CompositionService, ComputerSystem, Connection, EventDestination, Fabric, Manager, ManagerAccount,
+    RESOURCES, Session, TaskService, Zone,
 };
 use serde_json::{Value, json};
 
@@ -231,6 +231,43 @@ fn creations() {
     ];
     for (schema, body, expected) in rows {
         assert_found(check_create(schema, body), expected, body);
+    }
+}
+
+#[test]
+fn texts_have_their_format() {
+    for (text, date_time, duration, guid) in [
+        ("2026-11-21T08:52:00Z", true, false, false),
+        ("2026-11-21T08:52:00.25+01:00", true, false, false),
+        ("2026-11-21T08:52:00", false, false, false),
+        ("2026-11-21T08:52:00.Z", false, false, false),
+        ("2026-11-21", false, false, false),
+        ("PT3H", false, true, false),
+        ("P1DT2H30M0.5S", false, true, false),
+        ("-P1D", false, true, false),
+        ("P", false, false, false),
+        ("PT", false, false, false),
+        ("PT3M2H", false, false, false),
+        ("PT1.5H", false, false, false),
+        ("PTH", false, false, false),
+        ("3 hours", false, false, false),
+        ("6d1cf5b2-0f5a-4b8e-9c3e-0a1b2c3d4e5f", false, false, true),
+        ("GPU-6d1cf5b2-0f5a-4b8e-9c3e-0a1b2c3d4e5f", false, false, false),
+        ("", false, false, false),
+    ] {
+        let well_formed = [
+            (Manager::SCHEMA, "DateTime"),
+            (CompositionService::SCHEMA, "ReservationDuration"),
+            (ComputerSystem::SCHEMA, "UUID"),
+        ]
+        .map(
+            |(schema, name)| match check_create(schema, &json!({name: text})).as_slice() {
+                [] => true,
+                [found] if found.message == "PropertyValueFormatError" => false,
+                others => panic!("{text}: {others:?}"),
+            },
+        );
+        assert_eq!(well_formed, [date_time, duration, guid], "{text}");
     }
 }
 
