@@ -32,6 +32,16 @@ pub struct Package {
     /// Where it comes from; `None` for crates of this workspace.
     pub source: Option<String>,
     pub manifest_path: PathBuf,
+    pub targets: Vec<Target>,
+}
+
+/// A library, program, example or file of tests of a crate.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Target {
+    /// Its root file.
+    pub src_path: PathBuf,
+    /// Whether cargo test builds its unit tests.
+    pub test: bool,
 }
 
 #[derive(Debug)]

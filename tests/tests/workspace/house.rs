@@ -33,6 +33,40 @@ fn every_crate_inherits_the_lints_and_unsafe_is_forbidden() {
     }
 }
 
+/// Cargo would neither compile nor run them.
+#[test]
+fn targets_without_a_test_build_hold_no_tests() {
+    let texts = committed_texts();
+    for target in Workspace::load().unwrap().members().flat_map(|m| &m.targets) {
+        let file = target.src_path.strip_prefix(tree_to_judge()).unwrap();
+        // A library, and a program in a folder of its own, have modules beside their root file.
+        let place =
+            match file.ends_with("lib.rs") || file.ends_with("main.rs") && !file.ends_with("src/main.rs") {
+                true => file.parent().unwrap(),
+                false => file,
+            };
+        let mut theirs = texts
+            .iter()
+            .filter(|(path, _)| path.starts_with(place))
+            .peekable();
+        assert!(
+            theirs.peek().is_some(),
+            "no committed text in {}",
+            place.display()
+        );
+        let holder = theirs.find(|(_, text)| {
+            ["#[test]", "::test]", "cfg(test)"]
+                .iter()
+                .any(|word| text.contains(word))
+        });
+        assert!(
+            target.test || holder.is_none(),
+            "the tests in {} never run: take test = false from its crate's manifest",
+            holder.unwrap().0.display()
+        );
+    }
+}
+
 #[test]
 fn each_lint_has_a_reason_above_it() {
     let workspace = Workspace::load().unwrap();
