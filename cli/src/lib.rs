@@ -1,7 +1,7 @@
 //! The `poolwright` binary: commands, output, and the wiring of drivers and stores.
 //!
 //! * `args` is the command line, `commands` has one module a command.
-//! * `wire_up` is the only place that names concrete drivers, stores and servers.
+//! * `wire_up` is the only place that chooses drivers, stores and servers.
 //! * `api_client` speaks to the manager, `follow` waits for its operations.
 //! * `tables` has the columns of each noun; [`output`] writes them.
 //! * `silence`, `drifting` and `paused` add warnings to results: silent endpoints, drift, pauses.

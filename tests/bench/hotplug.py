@@ -19,7 +19,7 @@ from suite import POOLWRIGHT_AGENT, ROOT, SUITE_DIR, Suite
 
 # What is aimed at: the manager's share beside its commits.
 ACPI_MS, NATIVE_SHARE = 20, 0.05
-IDLE_SECONDS, IDLE_SHARE, IDLE_MIB = 60, 0.002, 20
+IDLE_SECONDS, IDLE_SHARE, IDLE_MIB = 60, 0.002, 15
 MODES = {"ACPI": ("one", "other"), "native": ("native", "second")}
 WAL_HEADER, FRAME_HEADER = 32, 24
 ENDED = ("done", "skipped", "not-possible")
@@ -115,9 +115,11 @@ def operations(lab, times, mode, repetitions):
 
 
 def idle(lab):
-    """An agent that nobody asks anything."""
+    """An agent after an attach and a detach, while the manager asks it only for telemetry."""
     with_agents.enrol(lab, ["one"])
     guest = lab.guests["one"]
+    lab.ended_well(lab.attach("one"), "attached with an agent")
+    lab.ended_well(lab.detach(), "detached with an agent")
 
     def used():
         line = guest.sh("cat /proc/$(cat /tmp/agent.pid)/stat")[1].rsplit(")", 1)[1].split()

@@ -52,6 +52,11 @@ const SETTLED: Duration = Duration::from_secs(240);
 /// Fault 1: the real program, at moments that are left to chance.
 /// Fault 63: whoever kills it.
 #[tokio::test(flavor = "multi_thread")]
+async fn whatever_was_acknowledged_outlives_four_kills() {
+    lives_and_deaths(&["--request-deadline", "4s"], 4).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn whatever_was_acknowledged_outlives_twenty_kills() {
     lives_and_deaths(&["--request-deadline", "4s"], 20).await;
 }

@@ -31,6 +31,7 @@ const PATIENCE: Duration = Duration::from_secs(1800);
 const SHORTEST: Duration = Duration::from_secs(5);
 
 /// Runs until it is stopped.
+#[crate::boxed]
 pub async fn run(composer: Composer, stop: CancellationToken) {
     let mut runner = Runner {
         composer: &composer,

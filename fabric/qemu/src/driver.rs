@@ -254,7 +254,7 @@ async fn before<T>(
 /// QEMU knows what is plugged in, and nothing of what a guest makes of it.
 fn only_the_guest_knows() -> DriverError {
     DriverError::cannot_tell("QEMU can't tell what a guest makes of it")
-        .with_hint("run `poolwright agent` in the guest")
+        .with_hint("run `poolwright-agent` in the guest")
         .with_fault(FaultKind::NotSupported)
 }
 

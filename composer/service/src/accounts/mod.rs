@@ -516,6 +516,7 @@ fn first(password_hash: String) -> Result<Account, ServiceError> {
 }
 
 /// Forgets the failed logins at an account. For the command line, also while a manager uses the store.
+#[crate::boxed]
 pub async fn unlock(store: Arc<dyn Store>, name: &str) -> Result<(), ServiceError> {
     let found = read::<Account>(store.as_ref(), name).await?;
     let account = found.ok_or_else(|| ServiceError::not_found("account", name))?;
