@@ -17,7 +17,6 @@ mod confirm;
 mod detach;
 mod drifting;
 mod follow;
-mod misread;
 mod names;
 mod paused;
 mod progress;
@@ -31,7 +30,7 @@ use clap::error::{ContextKind, ErrorKind};
 use exit_code::ExitCode;
 use output::{Output, say};
 use poolwright_model::nearest::{did_you_mean, nearest};
-use poolwright_terminal::{USUAL_LOG, exit_code, failure, is_coloured, output, stop};
+use poolwright_terminal::{USUAL_LOG, exit_code, failure, output, stop};
 use std::io::{self, IsTerminal};
 
 /// Runs the command that these arguments name.
@@ -70,11 +69,7 @@ fn runtime(command: &Command) -> tokio::runtime::Builder {
 
 /// Prints help, the version, or an argument error.
 fn refuse(error: &clap::Error) -> ExitCode {
-    match misread::told(error, is_coloured()) {
-        Some(text) => say(text.trim_end()),
-        // A closed stream leaves no place to report a failure.
-        None => drop(error.print()),
-    }
+    let code = poolwright_terminal::refuse(error);
     if error.kind() == ErrorKind::InvalidSubcommand {
         let typed = error.get(ContextKind::InvalidSubcommand).map(ToString::to_string);
         let nouns = typed.map(|typed| nearest(&typed, args::NOUNS));
@@ -87,18 +82,5 @@ fn refuse(error: &clap::Error) -> ExitCode {
             ));
         }
     }
-    if error.kind() == ErrorKind::UnknownArgument {
-        let typed = error.get(ContextKind::InvalidArg).map(ToString::to_string);
-        let number = typed.and_then(|typed| typed.strip_prefix('-')?.chars().next());
-        // A figure with a sign, such as a model of -5B or a limit of -1s, reads as an option.
-        if number.is_some_and(|first| first.is_ascii_digit()) {
-            say(
-                "hint: sizes, counts and times have no sign: allowed are those without, such as 5B, 8 or 90s",
-            );
-        }
-    }
-    match error.use_stderr() {
-        true => ExitCode::Usage,
-        false => ExitCode::Ok,
-    }
+    code
 }

@@ -8,12 +8,14 @@ pub mod exit_code;
 pub mod failure;
 pub mod log;
 pub mod manager;
+mod misread;
 mod options;
 pub mod output;
 pub mod stop;
 
 pub use exit_code::ExitCode;
 pub use failure::Failure;
+pub use misread::refuse;
 pub use options::{EveryCommand, duration, some_time};
 
 use output::say;

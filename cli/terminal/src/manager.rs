@@ -17,7 +17,7 @@ pub fn manager_address(text: &str) -> Result<Url, Failure> {
             ErrorKind::NotSent(why) => why.to_string(),
             kind => kind.to_string(),
         };
-        Failure::usage(format!("--server {text}: {why}"))
+        Failure::usage(format!("the manager's address {text}: {why}"))
             .with_hint("write it as https://HOST or https://HOST:PORT; plain http is for this machine alone")
     })
 }
@@ -58,7 +58,7 @@ pub fn unreached(base: &str, error: &reqwest::Error) -> Option<Failure> {
         ErrorKind::NotSent(NotSent::ConnectionRefused) => failed(
             "does not answer",
             &NotSent::ConnectionRefused,
-            "check --server, and that the manager runs: poolwright serve --data-dir DIR",
+            "check the address, and that the manager runs: poolwright serve --data-dir DIR",
         )
         .that_may_pass(),
         ErrorKind::NotSent(why) => failed("does not answer", why, error.hint()).that_may_pass(),

@@ -310,7 +310,7 @@ async fn a_manager_is_asked_wrongly() {
     manager
         .run("get gpus --server nowhere")
         .await
-        .refused(2, &["--server nowhere", "https://HOST"]);
+        .refused(2, &["address nowhere", "https://HOST"]);
     // Nobody comes back in time: the operation is named, and how to wait for it again.
     manager
         .run(&format!(

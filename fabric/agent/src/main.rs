@@ -4,7 +4,7 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{CommandFactory, FromArgMatches, Parser, ValueEnum};
 use poolwright_agent::commands::{self, AgentArgs};
 use poolwright_terminal::output::{Format, Output};
-use poolwright_terminal::{EveryCommand, USUAL_LOG, run};
+use poolwright_terminal::{EveryCommand, USUAL_LOG, refuse, run};
 use tokio::runtime::Builder;
 
 /// The agent of a GPU host. `poolwright agent` is the same.
@@ -27,8 +27,11 @@ fn main() -> std::process::ExitCode {
             .value_parser(parser)
             .help("How results are written: table if left out")
     });
-    let arguments = Arguments::from_arg_matches(&command.get_matches());
-    let Arguments { every, agent } = arguments.unwrap_or_else(|error| error.exit());
+    let read = command.try_get_matches();
+    let Arguments { every, agent } = match read.and_then(|read| Arguments::from_arg_matches(&read)) {
+        Ok(arguments) => arguments,
+        Err(error) => return refuse(&error).into(),
+    };
     let output = Output {
         format: every.output.unwrap_or(Format::Table),
     };

@@ -97,9 +97,8 @@ pub(super) async fn run(args: &EnrolArgs, output: Output) -> Outcome {
     };
     output.show(&shown, &pairs(&shown))?;
     say(&format!(
-        "enrolled; start it: poolwright-agent serve --dir {} --listen {}",
-        args.dir.display(),
-        args.address
+        "enrolled; start it: poolwright-agent serve --dir {:?} --listen {}",
+        args.dir, args.address
     ));
     Ok(ExitCode::Ok)
 }

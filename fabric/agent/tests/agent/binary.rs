@@ -31,3 +31,22 @@ fn pictures_are_no_form_of_output() {
     assert_eq!(refused.status.code(), Some(2), "{said}");
     assert!(said.contains("possible values: table, json, csv"), "{said}");
 }
+
+#[test]
+fn values_that_cannot_be_parsed_are_refused_with_those_that_can() {
+    for (arguments, allowed) in [
+        (
+            &["verify", "0000:00:01.0", "--bars", "many"][..],
+            "allowed: a whole number, such as 8",
+        ),
+        (
+            &["serve", "--listen", "nope"],
+            "allowed: ADDRESS:PORT, such as 127.0.0.1:8443",
+        ),
+    ] {
+        let refused = agent(arguments);
+        let said = String::from_utf8_lossy(&refused.stderr);
+        assert_eq!(refused.status.code(), Some(2), "{said}");
+        assert!(said.contains(allowed), "{said}");
+    }
+}
