@@ -66,7 +66,7 @@ pub fn run(
 }
 
 /// Whether stderr may have colours.
-pub fn is_coloured() -> bool {
+fn is_coloured() -> bool {
     let plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
     io::stderr().is_terminal() && !plain
 }

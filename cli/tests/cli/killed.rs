@@ -52,18 +52,18 @@ const SETTLED: Duration = Duration::from_secs(240);
 /// Fault 1: the real program, at moments that are left to chance.
 /// Fault 63: whoever kills it.
 #[tokio::test(flavor = "multi_thread")]
-async fn whatever_was_acknowledged_outlives_four_kills() {
+async fn acknowledged_operations_survive_four_kills() {
     lives_and_deaths(&["--request-deadline", "4s"], 4).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whatever_was_acknowledged_outlives_twenty_kills() {
+async fn acknowledged_operations_survive_twenty_kills() {
     lives_and_deaths(&["--request-deadline", "4s"], 20).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs a PostgreSQL server: tests/run postgres"]
-async fn whatever_was_acknowledged_outlives_ten_kills_on_postgres() {
+async fn acknowledged_operations_survive_ten_kills_on_postgres() {
     let database = Database::new("kills");
     let url = database.url("poolwright");
     lives_and_deaths(&["--store", &url, "--request-deadline", "4s"], 10).await;
