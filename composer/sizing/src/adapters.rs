@@ -18,6 +18,19 @@ pub struct Adapters {
 }
 
 impl Adapters {
+    /// The rank, or that which the stated parameters come to.
+    pub(crate) fn rank_for(&self, model: &Model) -> f64 {
+        let Some(stated) = self.trainable else {
+            return self.rank as f64;
+        };
+        let one = Adapters {
+            rank: 1,
+            trainable: None,
+            ..self.clone()
+        };
+        stated as f64 / one.count(model).max(1) as f64
+    }
+
     /// Trained parameters.
     pub fn count(&self, model: &Model) -> u64 {
         let (dense, experts) = self.counts(model);

@@ -1,14 +1,15 @@
 //! Many cases at once, each with its own architecture: the input and output of `poolwright size --batch`.
 //!
-//! A case asks for what a measurement printed, so it is the peak of tensors, allocated or reserved by the
-//! caching allocator; context and communication buffers are not in it. A case that cannot be sized is
-//! refused with its reason; the others go on.
+//! A case asks for what a measurement printed: the peak of tensors, what the caching allocator reserved, or the memory of
+//! the process. A case that cannot be sized is refused with its reason; the others go on.
 
 use crate::calibration::Calibration;
 use crate::catalogue::Catalogue;
 use crate::constants::Constants;
 use crate::csv::{self, CsvError, Row};
 use crate::error::SizingError;
+use crate::estimate::{Term, whole};
+use crate::hub_config;
 use crate::inference::{self, Layout};
 use crate::job::{
     AdapterType, Adapters, Attention, Inference, Job, Loss, Method, Precision, Recompute, Targets, Training,
@@ -16,10 +17,13 @@ use crate::job::{
 };
 use crate::linear::{Linear, Mixer};
 use crate::model::{Experts, Family, Latent, Mlp, Model};
+use crate::named::named;
 use crate::need::Task;
+use crate::overhead::{self, Card, Links};
 use crate::parallel::Parallel;
 use crate::parameters;
 use crate::training;
+use poolwright_model::profile::Profiles;
 use poolwright_model::units::Bytes;
 use std::fmt::Write;
 use std::str::FromStr;
@@ -37,6 +41,7 @@ fn engine(framework: &str) -> &'static str {
     match version {
         Some::<(u64, u64)>(version) if version < (4, 45) => "transformers-4.44",
         Some((4, 51)) => "transformers-4.51",
+        Some((4, _)) => "transformers-4.46",
         _ => "pytorch",
     }
 }
@@ -116,42 +121,115 @@ pub(crate) fn case(row: &Row<'_>) -> Result<Case, SizingError> {
     Ok(Case { model, job, parallel })
 }
 
+named! {
+    /// What a measurement printed.
+    Metric("metric") {
+        /// Tensors, at most.
+        Allocated = "allocated",
+        /// By PyTorch's allocator.
+        Reserved = "reserved",
+        /// The memory of the process, as the driver shows it.
+        Device = "device",
+    }
+}
+
 fn predict(row: &Row<'_>, calibration: &Calibration) -> Result<Prediction, SizingError> {
+    let metric = named::<Metric>(row, "metric")?.unwrap_or(Metric::Allocated);
     let Case { model, job, parallel } = case(row)?;
-    let job = match job {
-        Job::Training(step) => step,
+    let mut found = match &job {
         Job::Inference(job) => {
-            let terms = inference::tensors(&model, &job, Layout::SINGLE)?;
-            return Ok(Prediction {
-                point: terms.iter().map(|t| t.point).sum(),
-                safe: terms.iter().map(|t| t.safe).sum(),
-            });
+            let layout = served_layout(row, &parallel)?;
+            let mut terms = inference::tensors(&model, job, layout)?;
+            if metric != Metric::Allocated {
+                terms.extend(inference::reserved(&model, job, layout, &terms)?);
+            }
+            sum(&terms)
+        }
+        Job::Training(job) => {
+            let peak = training::bare_peak(&model, job, &parallel)?;
+            let corrected = || calibration.reserved(&job.framework, parallel.gpus(), &peak);
+            let (middle, safe) = match metric {
+                Metric::Allocated => (peak.bytes, peak.safe_bytes),
+                Metric::Reserved | Metric::Device => {
+                    let reserved = match corrected() {
+                        Some(corrected) => corrected,
+                        None => training::reserved(&model, &peak, job, &parallel)?,
+                    };
+                    (reserved.middle, reserved.safe)
+                }
+            };
+            Prediction {
+                point: whole(middle),
+                safe: whole(safe),
+            }
         }
     };
-    let peak = training::bare_peak(&model, &job, &parallel)?;
-    let bytes = |b: f64| Bytes(b.ceil() as u64);
-    match row.get("metric") {
-        None | Some("allocated") => Ok(Prediction {
-            point: bytes(peak.bytes),
-            safe: bytes(peak.safe_bytes),
-        }),
-        Some("reserved") => {
-            let corrected = calibration.reserved(&job.framework, parallel.gpus(), &peak);
-            let reserved = match corrected {
-                Some(corrected) => corrected,
-                None => training::reserved(&peak, &job, &parallel)?,
-            };
-            Ok(Prediction {
-                point: bytes(reserved.middle),
-                safe: bytes(reserved.safe),
-            })
-        }
-        Some(other) => Err(SizingError::bad(
-            "metric",
-            format!("{other:?}"),
-            "allocated, reserved",
-        )),
+    if metric == Metric::Device {
+        let software = match &job {
+            Job::Inference(job) => job.software(),
+            Job::Training(job) => job.software(),
+        };
+        let outside = sum(&overhead::terms(card(row)?, &software, &parallel));
+        found.point += outside.point;
+        found.safe += outside.safe;
     }
+    Ok(found)
+}
+
+fn sum(terms: &[Term]) -> Prediction {
+    Prediction {
+        point: terms.iter().map(|t| t.point).sum(),
+        safe: terms.iter().map(|t| t.safe).sum(),
+    }
+}
+
+/// The GPU of a measurement: a kind by name, or one of this vendor, NVIDIA's where a row does not say.
+pub(crate) fn card(row: &Row<'_>) -> Result<Card, SizingError> {
+    let Some(name) = row.get("gpu") else {
+        return Ok(Card::from(row.get("vendor").unwrap_or("NVIDIA")));
+    };
+    let kinds = Profiles::builtin();
+    let kind = kinds.by_name(name).ok_or_else(|| {
+        let allowed = "a kind of GPU that `poolwright size --list kinds` has";
+        SizingError::bad("gpu", format!("{name:?}"), allowed)
+    })?;
+    Ok(Card::new(&kind.vendor, Links::of(kind)))
+}
+
+/// A served model is divided by tensor and pipeline parallelism alone.
+fn served_layout(row: &Row<'_>, parallel: &Parallel) -> Result<Layout, SizingError> {
+    for column in ["shard_ranks", "context", "expert", "interleave"] {
+        let found = number(row, column)?.unwrap_or(1);
+        if found > 1 {
+            return Err(SizingError::bad(
+                column,
+                found,
+                "1 with task infer, which tensor and pipeline divide",
+            ));
+        }
+    }
+    Ok(Layout {
+        tensor: parallel.tensor,
+        pipeline: parallel.pipeline,
+    })
+}
+
+/// Settings that a table may say in words, in a column of its own called `what`.
+const SAID: [(&str, &str, &str); 4] = [
+    ("foreach", "optimizer", "adamw_foreach"),
+    ("logits not kept", "loss", "full_fp32_freed"),
+    ("expandable_segments", "allocator", "expandable_segments"),
+    ("varying", "allocator", "varying_shapes"),
+];
+
+/// A setting, as its column or the words of the row have it.
+fn setting<'a>(row: &'a Row<'_>, column: &str) -> Option<&'a str> {
+    let what = row.get("what").unwrap_or_default();
+    let said = |(words, of, _): &&(&str, &str, &str)| *of == column && what.contains(words);
+    SAID.iter()
+        .find(said)
+        .map(|(_, _, value)| *value)
+        .or_else(|| row.get(column))
 }
 
 /// One GPU where nothing else is said.
@@ -212,7 +290,7 @@ fn model(row: &Row<'_>) -> Result<Model, SizingError> {
         source: "the case".into(),
     };
     model.check()?;
-    let mut model = experts(row, linear(row, latent(row, known(model))?)?)?;
+    let mut model = experts(row, linear(row, latent(row, known(row, model))?)?)?;
     if let Some(family) = row.get("family") {
         model.family = family.parse()?;
     }
@@ -255,23 +333,29 @@ fn refuse_contradiction(model: &Model) -> Result<(), SizingError> {
 /// The most parameters of a mixture over those of a dense model of its dimensions.
 const MOST_EXPERTS: f64 = 64.0;
 
-/// What a table has no columns for comes from the catalogue, where it has a model of this name and these dimensions.
-fn known(model: Model) -> Model {
+/// What a table has no columns for comes from the catalogue, where it has a model of this name and these dimensions; of
+/// another the name may say its family.
+fn known(row: &Row<'_>, model: Model) -> Model {
     let same = |known: &&Model| {
         (known.params, known.layers, known.hidden) == (model.params, model.layers, model.hidden)
     };
-    let Some(known) = Catalogue::builtin().by_name(&model.name).filter(same) else {
-        return model;
-    };
-    Model {
-        family: known.family,
-        context: known.context,
-        latent: known.latent,
-        window: known.window,
-        linear: known.linear,
-        experts: known.experts,
-        anatomy: known.anatomy.clone(),
-        ..model
+    match Catalogue::builtin().by_name(&model.name).filter(same) {
+        Some(known) => Model {
+            name: model.name,
+            mlp: model.mlp,
+            ..known.clone()
+        },
+        None => Model {
+            family: match model.mlp {
+                // GPT-2 alone computes it so.
+                Mlp::GeluNew => Family::Gpt2,
+                Mlp::Gated | Mlp::Gelu => {
+                    let experts = row.get("experts").is_some();
+                    hub_config::family_named(&model.name, model.mlp, experts).unwrap_or(Family::Other)
+                }
+            },
+            ..model
+        },
     }
 }
 
@@ -289,7 +373,15 @@ fn latent(row: &Row<'_>, model: Model) -> Result<Model, SizingError> {
         index_heads: 0,
         index_dim: 0,
     });
-    let model = Model { latent, ..model };
+    let family = match model.family {
+        Family::Other => Family::Deepseek,
+        known => known,
+    };
+    let model = Model {
+        latent,
+        family,
+        ..model
+    };
     model.check()?;
     Ok(model)
 }
@@ -333,9 +425,12 @@ fn experts(row: &Row<'_>, model: Model) -> Result<Model, SizingError> {
 }
 
 fn serving(row: &Row<'_>) -> Result<Inference, SizingError> {
+    let weights = named(row, "weights_dtype")?.unwrap_or(WeightFormat::Bf16);
     Ok(Inference {
-        weights: named(row, "weights_dtype")?.unwrap_or(WeightFormat::Bf16),
-        cache_bytes: 2,
+        weights,
+        cache_bytes: if weights == WeightFormat::Fp32 { 4 } else { 2 },
+        attention: named(row, "attention")?.unwrap_or(Attention::Flash),
+        allocator: named(row, "allocator")?.unwrap_or_default(),
         prompt_tokens: number(row, "seq_len")?.unwrap_or(0),
         generated_tokens: number(row, "gen_tokens")?.unwrap_or(0),
         concurrency: number(row, "micro_batch")?.unwrap_or(1),
@@ -369,6 +464,7 @@ fn step(row: &Row<'_>, method: Method) -> Result<Training, SizingError> {
         sharding: named(row, "sharding")?.unwrap_or(usual.sharding),
         optimizer: named(row, "optimizer")?.unwrap_or(usual.optimizer),
         offload: named(row, "offload")?.unwrap_or(usual.offload),
+        allocator: named(row, "allocator")?.unwrap_or_default(),
         framework: Constants::builtin()
             .frameworks
             .about(row.get("framework").unwrap_or_default())
@@ -388,7 +484,7 @@ fn missing(column: &str) -> SizingError {
 
 /// A value that has a name.
 fn named<T: FromStr<Err = SizingError>>(row: &Row<'_>, column: &str) -> Result<Option<T>, SizingError> {
-    row.get(column).map(str::parse).transpose()
+    setting(row, column).map(str::parse).transpose()
 }
 
 fn flag(row: &Row<'_>, column: &str) -> Result<Option<bool>, SizingError> {

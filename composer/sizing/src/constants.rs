@@ -126,9 +126,35 @@ pub struct OptimizerStates {
     /// Copies of the largest parameter while it is updated, in the type of its gradient after conversion.
     #[serde(default)]
     pub temporaries: f64,
+    /// Copies of one element of each state, of all parameters at once.
+    #[serde(default)]
+    pub copies: f64,
     /// fp32 copies of it and its gradient, where those are in 16 bits.
     #[serde(default)]
     pub converted: f64,
+    pub evidence: String,
+}
+
+/// What is reserved as the operations of a step run through the allocator.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Replayed {
+    /// What matrix libraries keep from it.
+    pub workspace_gib: f64,
+    /// The bound over the middle.
+    pub safe: f64,
+    pub evidence: String,
+}
+
+/// What a library's allocator reserves beside tensors.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ReservedBeside {
+    /// On one GPU the operations are run through it: the bound over what is found.
+    pub replayed_safe: f64,
+    /// On several: a share of what is no weight, and its bound, which is the most on one, too.
+    pub share: f64,
+    pub share_safe: f64,
     pub evidence: String,
 }
 
@@ -145,6 +171,8 @@ pub struct Framework {
     pub reserved_safe: Figure,
     /// The same where GPUs share matrices or layers, if that is known to differ.
     pub reserved_mixed: Option<Factor>,
+    /// On one GPU its steps are PyTorch's own, operation by operation: what is reserved follows from them.
+    pub replayed: Option<Replayed>,
     /// fp32 copies of the logits at the start of the backward pass, beside what all frameworks hold.
     pub logits_extra: Figure,
     /// Layers whose weights are gathered at the start of the backward pass.
@@ -200,6 +228,9 @@ pub struct TrainingConstants {
     pub live_safe: Figure,
     pub live_safe_lora: Figure,
     pub live_safe_other: Figure,
+    /// Reserved over live tensors with expandable segments, and with batches of varying length.
+    pub reserved_expandable: Factor,
+    pub reserved_varying: Factor,
     /// Elements of one of the two communication buckets of ZeRO 1 and 2.
     pub bucket_elements: Figure,
 }
@@ -228,6 +259,12 @@ pub struct Engine {
     pub prompt_logits: bool,
     /// It reads a prompt all at once. 1: what that takes is in the middle estimate; 0: in the bound alone.
     pub prompt_activations: Option<Figure>,
+    /// Experts take their tokens all at once, sorted by expert.
+    pub groups_experts: Option<Claim>,
+    /// Layers with a window keep all of the prompt until it is read.
+    pub keeps_windows: Option<Claim>,
+    /// What a library's allocator reserves beside its tensors.
+    pub reserved: Option<ReservedBeside>,
     /// Each layer keeps cosines and sines of all places of the model's context: of so many where that is not known.
     pub rotary_tables: Option<Figure>,
     /// Formats in which the head of a tied model is loaded apart, and given back after.
@@ -256,6 +293,11 @@ pub struct Engine {
 }
 
 impl Engine {
+    /// It computes a prompt at once, and its cache grows.
+    pub fn is_library(&self) -> bool {
+        self.prompt_activations.is_some()
+    }
+
     /// Refuses weights in a format that it does not read.
     pub fn check(&self, weights: WeightFormat) -> Result<(), SizingError> {
         let known = &self.formats.value;

@@ -6,11 +6,12 @@
 //! holds while it reads a prompt is in [`prompt`].
 
 mod prompt;
+mod replay;
 
 use crate::constants::{Constants, Engine, Scope};
 use crate::error::SizingError;
 use crate::estimate::{Estimate, Term, WARNING, grouped};
-use crate::job::{Inference, Job, MOST_REQUESTS, within};
+use crate::job::{AllocatorMode, Inference, Job, MOST_REQUESTS, within};
 use crate::linear::Mixer;
 use crate::model::{Model, Vision};
 use crate::overhead::{self, Card};
@@ -19,6 +20,8 @@ use poolwright_model::units::Bytes;
 use serde::{Deserialize, Serialize};
 
 const CACHE: &str = "key/value cache";
+const WEIGHTS: &str = "weights";
+const ALLOCATOR: &str = "allocator";
 /// How the names of terms begin that are states in place of a cache.
 const STATES_OF: &str = "states of ";
 
@@ -53,6 +56,7 @@ pub fn estimate(
     let card = card.into();
     let mut terms = tensors(model, job, layout)?;
     let engine = engine(job)?;
+    terms.extend(reserved(model, job, layout, &terms)?);
     let activations = if model.experts.is_some() {
         &engine.activations_experts
     } else {
@@ -71,6 +75,7 @@ pub fn estimate(
             .map(|range| Term::constant("graphs", range)),
     );
     terms.push(overhead::context(card, &job.software()));
+    terms.extend(overhead::kernels(card, &job.software()));
 
     let mut notes: Vec<String> = model.assumption().into_iter().chain(vision_note(model)).collect();
     let tokens = job.prompt_tokens + job.generated_tokens;
@@ -111,7 +116,7 @@ pub fn estimate(
 /// engine takes its usual share: as many caches as there is room for beside everything else.
 pub fn requests_that_fit(job: &Inference, estimate: &Estimate, memory: Bytes) -> Result<u64, SizingError> {
     let share = engine(job)?.utilization.as_ref().map_or(1.0, |share| share.value);
-    let growing = [CACHE, prompt::LOGITS, prompt::ACTIVATIONS];
+    let growing = [CACHE, prompt::LOGITS, prompt::ACTIVATIONS, ALLOCATOR];
     let grows = |term: &&Term| growing.contains(&term.name.as_str()) || term.name.starts_with(STATES_OF);
     let growing: u64 = estimate.terms.iter().filter(grows).map(|term| term.safe.0).sum();
     let beside = estimate.safe.0.saturating_sub(growing) as f64;
@@ -161,6 +166,46 @@ pub fn tensors(model: &Model, job: &Inference, layout: Layout) -> Result<Vec<Ter
     terms.extend(reading);
     terms.extend(prompt::loading(model, job, engine, held, beyond));
     Ok(terms)
+}
+
+/// What the allocator of a library reserves beside these tensors; a server reserves its share at the start.
+pub(crate) fn reserved(
+    model: &Model,
+    job: &Inference,
+    layout: Layout,
+    tensors: &[Term],
+) -> Result<Option<Term>, SizingError> {
+    let engine = engine(job)?;
+    let Some(beside) = &engine.reserved else {
+        return Ok(None);
+    };
+    let others = tensors.iter().filter(|term| term.name != WEIGHTS);
+    let others: f64 = others.map(|term| term.point.0 as f64).sum();
+    let (share, safe) = match job.allocator {
+        AllocatorMode::Fixed | AllocatorMode::Expandable => (beside.share, beside.share_safe),
+        AllocatorMode::Varying => {
+            let varying = &Constants::builtin().training.reserved_varying;
+            (varying.value - 1.0, varying.safe - 1.0)
+        }
+    };
+    let plain = layout == Layout::SINGLE && job.allocator != AllocatorMode::Varying;
+    let (found, factor, how) = match plain {
+        true => (
+            replay::beside(model, job, engine).min(safe * others),
+            beside.replayed_safe,
+            "as its operations run through PyTorch's allocator".to_owned(),
+        ),
+        false => (
+            share * others,
+            safe / share,
+            format!("{share} x what is no weight"),
+        ),
+    };
+    let formula = format!(
+        "{how}, at most {safe} x {:.2} GiB that are no weights",
+        others / f64::from(1 << 30)
+    );
+    Ok(Some(Term::new(ALLOCATOR, found, factor, formula)))
 }
 
 fn engine(job: &Inference) -> Result<&'static Engine, SizingError> {
@@ -263,7 +308,7 @@ fn weights(model: &Model, job: &Inference, layout: Layout, engine: &Engine) -> R
         formula = format!("({formula}) / {} GPUs", layout.tensor);
     }
     Ok(Term::new(
-        "weights",
+        WEIGHTS,
         bytes / layout.tensor as f64,
         engine.weights_safe.value,
         formula,
@@ -425,7 +470,7 @@ fn held_cache(model: &Model, job: &Inference, layout: Layout, engine: &Engine) -
     if engine.prompt_activations.is_none() {
         return prompt::Cache::default();
     }
-    let held = |job: &Inference| {
+    let held = |job: &Inference, model: &Model| {
         let terms = cache(model, job, layout, engine);
         prompt::Held {
             point: terms.iter().map(|term| term.point.0).sum(),
@@ -436,9 +481,13 @@ fn held_cache(model: &Model, job: &Inference, layout: Layout, engine: &Engine) -
         generated_tokens: 0,
         ..job.clone()
     };
+    let read = match engine.keeps_windows {
+        Some(_) if model.window.is_some() => held(&prompt, &model.without_windows()),
+        _ => held(&prompt, model),
+    };
     prompt::Cache {
-        prompt: held(&prompt),
-        all: held(job),
+        prompt: read,
+        all: held(job, model),
     }
 }
 

@@ -1,13 +1,16 @@
 //! What is done with a model, in the terms that memory depends on.
 
+mod serving;
+
 pub use crate::adapters::Adapters;
 use crate::constants::Constants;
 use crate::error::SizingError;
 use crate::named::named;
 use crate::need::Task;
-use crate::overhead::Software;
+use crate::overhead::{Software, Use};
 use crate::version::Version;
 use serde::{Deserialize, Serialize};
+pub use serving::Inference;
 
 named! {
     /// How weights are stored. Figures: `hw-profiles/sizing/formats.toml`.
@@ -96,6 +99,8 @@ named! {
     /// How logits and loss are computed.
     Loss("loss") {
         FullFp32 = "full_fp32",
+        /// The same where the training loop keeps the loss alone, as transformers' Trainer does, and not the model's output.
+        FullFp32Freed = "full_fp32_freed",
         /// In chunks of the sequence, each computed again in the backward pass.
         Chunked = "chunked",
         /// Each GPU of a tensor-parallel group computes its part of the vocabulary.
@@ -107,7 +112,9 @@ named! {
 named! {
     /// What updates the weights. Figures: `hw-profiles/sizing/training.toml`.
     Optimizer("optimizer") {
-        AdamW = "adamw" | "adam",
+        AdamW = "adamw" | "adam" | "adamw_fused",
+        /// PyTorch's default where none is asked for: all of a step at once, beside it a copy of one moment.
+        AdamWForeach = "adamw_foreach",
         /// Both moments in 8 bits (bitsandbytes).
         AdamW8bit = "adamw_8bit" | "adam8bit" | "adamw8bit",
         /// Moments in unified memory, moved to the host when the GPU is short.
@@ -121,6 +128,20 @@ named! {
         AdafactorTorch = "adafactor_torch",
         Sgd = "sgd",
         SgdMomentum = "sgd_momentum",
+    }
+}
+
+named! {
+    /// How PyTorch's allocator is used.
+    #[derive(Default)]
+    AllocatorMode("allocator") {
+        /// Batches of one shape, the default settings.
+        #[default]
+        Fixed = "fixed_shapes",
+        /// Batches of varying length, the default settings.
+        Varying = "varying_shapes",
+        /// `PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True`.
+        Expandable = "expandable_segments",
     }
 }
 
@@ -178,6 +199,12 @@ named! {
     }
 }
 
+impl AllocatorMode {
+    fn is_usual(&self) -> bool {
+        *self == AllocatorMode::default()
+    }
+}
+
 impl Precision {
     /// Bytes of an element of the matrix products.
     pub(crate) fn element(self) -> f64 {
@@ -187,56 +214,6 @@ impl Precision {
 
 /// The most requests at once that are sized.
 pub(crate) const MOST_REQUESTS: u64 = 1 << 20;
-
-/// Serving.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Inference {
-    pub weights: WeightFormat,
-    /// Bytes per element of the key/value cache: 2, or 1 for an 8-bit cache.
-    pub cache_bytes: u64,
-    /// Tokens of one request.
-    pub prompt_tokens: u64,
-    pub generated_tokens: u64,
-    /// Requests whose cache is held at once.
-    pub concurrency: u64,
-    /// Logits of the whole prompt in fp32, as some libraries compute them; servers need only the last.
-    pub prompt_logits: bool,
-    /// A version in `hw-profiles/sizing/serving.toml`.
-    pub engine: String,
-    /// Of PyTorch, and of CUDA, where they are stated: what is outside tensors depends on them.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub framework_version: Option<Version>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cuda: Option<Version>,
-}
-
-impl Inference {
-    pub(crate) fn software(&self) -> Software<'_> {
-        Software {
-            name: &self.engine,
-            version: self.framework_version,
-            cuda: self.cuda,
-        }
-    }
-}
-
-impl Default for Inference {
-    /// 8 requests of 4,096 tokens in bf16 on the default engine.
-    fn default() -> Self {
-        Inference {
-            weights: WeightFormat::Bf16,
-            cache_bytes: 2,
-            prompt_tokens: 3072,
-            generated_tokens: 1024,
-            concurrency: 8,
-            prompt_logits: false,
-            engine: Constants::builtin().serving.default.clone(),
-            framework_version: None,
-            cuda: None,
-        }
-    }
-}
 
 /// A training step.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -255,6 +232,8 @@ pub struct Training {
     pub sharding: Sharding,
     pub optimizer: Optimizer,
     pub offload: Offload,
+    #[serde(default, skip_serializing_if = "AllocatorMode::is_usual")]
+    pub allocator: AllocatorMode,
     /// A framework in `hw-profiles/sizing/frameworks.toml`.
     pub framework: String,
     /// Of PyTorch under it, and of CUDA, where they are stated: what is outside tensors depends on them.
@@ -288,6 +267,7 @@ impl Training {
             sharding: Sharding::Weights,
             optimizer: Optimizer::AdamW,
             offload: Offload::None,
+            allocator: AllocatorMode::Fixed,
             framework: Constants::builtin().frameworks.default.clone(),
             framework_version: None,
             cuda: None,
@@ -308,6 +288,7 @@ impl Training {
             name: &self.framework,
             version: self.framework_version,
             cuda: self.cuda,
+            use_of: Use::Training,
         }
     }
 

@@ -16,6 +16,8 @@ use serde::{Deserialize, Serialize};
 pub enum Family {
     /// Gated MLP, RMS norms, no biases: Llama, Mistral, Phi-3, Gemma 1, Granite.
     Llama,
+    /// Llama with one matrix for queries, keys and values, and one for gate and up.
+    Phi3,
     /// Llama with biases on all four matrices of attention.
     LlamaBias,
     /// Llama with biases on query, key and value: Seed-OSS too.
@@ -511,6 +513,20 @@ impl Model {
         let attending = self.layers - self.linear_layers();
         let full = self.window.map_or(attending, |w| attending / w.full_every);
         (full, attending - full)
+    }
+
+    /// The same with all layers that have a window as if they had none.
+    pub(crate) fn without_windows(&self) -> Model {
+        let anatomy = self.anatomy.clone().map(|anatomy| Anatomy {
+            full: anatomy.full + anatomy.windowed,
+            windowed: 0,
+            ..anatomy
+        });
+        Model {
+            window: None,
+            anatomy,
+            ..self.clone()
+        }
     }
 
     /// Layers that keep a state; 0 without.

@@ -83,6 +83,18 @@ pub struct Software<'a> {
     pub name: &'a str,
     pub version: Option<Version>,
     pub cuda: Option<Version>,
+    pub use_of: Use,
+}
+
+/// Whose kernels are loaded beside the context.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Use {
+    /// A server, whose own figure has them.
+    Server,
+    /// PyTorch that generates.
+    Serving,
+    /// PyTorch that trains.
+    Training,
 }
 
 /// Buffers for one purpose, MiB.
@@ -113,6 +125,7 @@ enum What {
 /// Context and buffers of a process whose job is laid out like this.
 pub fn terms(card: Card, software: &Software<'_>, ways: &Parallel) -> Vec<Term> {
     let mut terms = vec![context(card, software)];
+    terms.extend(kernels(card, software));
     terms.extend(collectives(card, software, ways));
     terms
 }
@@ -125,6 +138,13 @@ pub fn context(card: Card, software: &Software<'_>) -> Term {
         formula: format!("{}: {}", row.name, term.formula),
         ..term
     }
+}
+
+/// Kernels that PyTorch loads while it computes.
+pub fn kernels(card: Card, software: &Software<'_>) -> Option<Term> {
+    let row = Constants::builtin().overhead.context(card, software);
+    let loaded = row.kernels(software.use_of)?;
+    Some(Term::constant("kernels", loaded))
 }
 
 /// Buffers of the communication library (NCCL, RCCL); none for a GPU alone.
@@ -147,11 +167,13 @@ pub fn collectives(card: Card, software: &Software<'_>, ways: &Parallel) -> Vec<
 /// The bound of all terms together.
 pub(crate) fn safe(card: Card, software: &Software<'_>, ways: &Parallel) -> Bytes {
     let overhead = &Constants::builtin().overhead;
-    let held = &overhead.context(card, software).held;
+    let row = overhead.context(card, software);
+    let loaded = row.kernels(software.use_of).map_or(0.0, |range| range.safe);
+    let held = &row.held;
     let at_once = overhead.collectives.connects_at_once(software);
     let buffers = buffers(overhead.links(card), &overhead.collectives, at_once, ways);
     let collectives: Bytes = buffers.iter().map(|held| mib(held.safe)).sum();
-    Bytes::from_gib(held.safe.max(held.point)) + collectives
+    Bytes::from_gib(held.safe.max(held.point)) + Bytes::from_gib(loaded) + collectives
 }
 
 fn mib(held: f64) -> Bytes {

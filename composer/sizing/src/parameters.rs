@@ -124,7 +124,7 @@ fn beside_a_layer(model: &Model) -> Option<u128> {
     .map(u128::from);
     Some(match model.family {
         Family::Llama | Family::Mixtral | Family::Llama4 | Family::Deepseek | Family::Qwen3Next => 2 * h,
-        Family::Arcee => 2 * h,
+        Family::Arcee | Family::Phi3 => 2 * h,
         Family::Apertus => 2 * h + 2 * d + 2,
         Family::LlamaBias => 2 * h + q + 2 * kv + h,
         Family::Olmo => 0,

@@ -7,18 +7,20 @@ use crate::error::SizingError;
 use crate::job::{Inference, Job, Method, Training};
 use std::str::FromStr;
 
-const SERVING: [&str; 9] = [
+const SERVING: [&str; 11] = [
     "weights",
     "cache_bytes",
     "prompt_tokens",
     "generated_tokens",
     "concurrency",
+    "attention",
+    "allocator",
     "prompt_logits",
     "engine",
     "framework_version",
     "cuda",
 ];
-const TRAINING: [&str; 13] = [
+const TRAINING: [&str; 14] = [
     "precision",
     "micro_batch",
     "seq_len",
@@ -29,6 +31,7 @@ const TRAINING: [&str; 13] = [
     "sharding",
     "optimizer",
     "offload",
+    "allocator",
     "framework",
     "framework_version",
     "cuda",
@@ -74,6 +77,8 @@ fn serving(job: &mut Inference, name: &str, value: &str) -> Result<(), SizingErr
         "prompt_tokens" => job.prompt_tokens = number(name, value)?,
         "generated_tokens" => job.generated_tokens = number(name, value)?,
         "concurrency" => job.concurrency = number(name, value)?,
+        "attention" => job.attention = value.parse()?,
+        "allocator" => job.allocator = value.parse()?,
         "prompt_logits" => job.prompt_logits = read(name, value, "true, false")?,
         "framework_version" => job.framework_version = Some(value.parse()?),
         "cuda" => job.cuda = Some(value.parse()?),
@@ -94,6 +99,7 @@ fn step(job: &mut Training, name: &str, value: &str) -> Result<(), SizingError> 
         "sharding" => job.sharding = value.parse()?,
         "optimizer" => job.optimizer = value.parse()?,
         "offload" => job.offload = value.parse()?,
+        "allocator" => job.allocator = value.parse()?,
         "rank" => job.adapters.rank = number(name, value)?,
         "targets" => job.adapters.targets = value.parse()?,
         "adapter_type" => job.adapters.dtype = value.parse()?,
@@ -134,6 +140,7 @@ mod tests {
             ("sharding", "zero2"),
             ("optimizer", "adamw_8bit"),
             ("offload", "optimizer"),
+            ("allocator", "expandable_segments"),
             ("framework", "megatron"),
             ("targets", "qv"),
             ("adapter_type", "fp32"),

@@ -31,6 +31,7 @@ pub(super) struct Memo<'a> {
     /// Serving, by card; training, under no card and without what depends on it. None: no formula knows it.
     known: HashMap<Option<Card>, Known>,
     estimates: HashMap<Card, HashMap<Division, Estimate>>,
+    steps: training::Once,
 }
 
 impl<'a> Memo<'a> {
@@ -41,6 +42,7 @@ impl<'a> Memo<'a> {
             calibration,
             known: HashMap::new(),
             estimates: HashMap::new(),
+            steps: training::Once::default(),
         }
     }
 
@@ -70,7 +72,7 @@ impl<'a> Memo<'a> {
                 Ok(self.calibration.serving(estimate, &job.engine, layout.gpus()))
             }
             (Job::Training(job), Division::Training(parallel)) => {
-                let estimate = training::estimate(self.model, job, &parallel, card)?;
+                let estimate = training::estimate_once(self.model, job, &parallel, card, &self.steps)?;
                 if self.calibration.is_empty() {
                     return Ok(estimate);
                 }
@@ -212,7 +214,7 @@ impl<'a> Memo<'a> {
             .reserved_safe(&job.framework, parallel.gpus(), &peak)
         {
             Some(bound) => bound,
-            None => training::reserved(&peak, job, &parallel)?.safe,
+            None => training::reserved_once(self.model, &peak, job, &parallel, &self.steps)?.safe,
         };
         Ok(Some(Bytes(
             (bound.max(0.0).ceil() as u64).saturating_add(ROUNDING),

@@ -42,6 +42,18 @@ pub(super) fn of(fields: &Fields) -> Option<Kind> {
     known.map(|(_, kind)| kind)
 }
 
+/// The family of a model whose name begins as a kind of models is called, if it has such an MLP and experts as they do.
+pub(crate) fn family_named(name: &str, mlp: Mlp, has_experts: bool) -> Option<Family> {
+    let name = name.to_ascii_lowercase();
+    let begins = known::all().filter(|(model_type, kind)| {
+        (kind.mlp, kind.mixture.is_some()) == (mlp, has_experts)
+            && name.starts_with(&model_type.replace('_', ""))
+    });
+    begins
+        .max_by_key(|(model_type, _)| model_type.len())
+        .map(|(_, kind)| kind.family)
+}
+
 /// All values that are known, in the order of the alphabet.
 pub(super) fn names() -> Vec<&'static str> {
     let plain = known::all().map(|(model_type, _)| model_type);

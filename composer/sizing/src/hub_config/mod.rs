@@ -11,6 +11,7 @@
 
 mod fields;
 mod kinds;
+pub(crate) use kinds::family_named;
 mod mixed;
 mod plain;
 mod stored;

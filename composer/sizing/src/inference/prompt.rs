@@ -10,20 +10,15 @@
 //! generating   cache of prompt and answer
 //! ```
 //!
-//! The cache has a term of its own with all tokens; here is what reading takes beyond that. Activations in bytes per
-//! token, read off the modelling code of transformers; e: bytes of an element.
-//!
-//! ```text
-//! MLP         e (4 h + 3 f)        embedded input, the layer's, that of the MLP before and after its norm; SiLU, up, product
-//! attention   e (3 h + 4 q + 2 kv) query, and its rotation in three parts
-//! experts     e (5 h) + E (2 e + 4) + 8 k E    logits and softmax of the router, and the mask of who takes which token
-//! ```
+//! The cache has a term of its own with all tokens; here is what reading takes beyond that: the layer whose operations
+//! ([`crate::layer`]) hold the most at once.
 
 use super::Layout;
-use crate::constants::Engine;
+use crate::constants::{Constants, Engine, Scope};
 use crate::estimate::{Term, grouped, whole};
-use crate::job::{Inference, WeightFormat};
-use crate::model::{Family, Mlp, Model};
+use crate::job::{Attention, Inference, WeightFormat};
+use crate::layer::Layers;
+use crate::model::{Family, Model};
 use poolwright_model::units::Bytes;
 
 /// Names of the terms that grow with every request.
@@ -64,10 +59,9 @@ pub(super) fn reading(
         );
         return Some(Term::new(LOGITS, bytes, engine.cache_safe.value, formula));
     };
-    let e = element(job);
-    let layer = layer(model, layout, e);
+    let layer = layer(model, job, layout, engine) / tokens.max(1.0);
     let head = if all_logits {
-        logits(model) + e * model.hidden as f64
+        logits(model) + element(job) * model.hidden as f64
     } else {
         0.0
     };
@@ -84,7 +78,7 @@ pub(super) fn reading(
         "{} B x {} prompt tokens - {:.2} GiB of cache to come",
         whole_number(each),
         whole_number(tokens),
-        Bytes(cache.all.point - cache.prompt.point).gib()
+        Bytes(cache.all.point.saturating_sub(cache.prompt.point)).gib()
     );
     let point = beyond(1.0, cache.prompt.point, cache.all.point);
     Some(Term {
@@ -129,24 +123,58 @@ fn element(job: &Inference) -> f64 {
     }
 }
 
-/// Bytes per token of the layer that takes the most.
-fn layer(model: &Model, layout: Layout, e: f64) -> f64 {
-    let (h, over) = (model.hidden as f64, layout.tensor as f64);
-    let products = match model.mlp {
-        Mlp::Gated => 3.0,
-        Mlp::Gelu => 2.0,
-        Mlp::GeluNew => 4.0,
+/// How a library computes layers on a prompt.
+pub(super) fn layers<'a>(model: &'a Model, job: &Inference, layout: Layout, engine: &Engine) -> Layers<'a> {
+    let e = element(job);
+    let format = Constants::builtin().format(job.weights);
+    let quantised = matches!(job.weights, WeightFormat::Nf4 | WeightFormat::Nf4Dq);
+    Layers {
+        model,
+        element: e,
+        stream: e,
+        autocast: false,
+        attention: job.attention,
+        seq_len: job.prompt_tokens as f64,
+        tensor: layout.tensor as f64,
+        sequence: 1.0,
+        inputs: 1.0,
+        stored: match format.scope {
+            Scope::All | Scope::Linears => format.bytes(),
+            Scope::Experts => 2.0,
+        },
+        beside: e,
+        gradient: 0.0,
+        adapters: None,
+        caches: true,
+        masked: engine.keeps_windows.is_some() && beyond_window(model, job),
+        loops_experts: engine.groups_experts.is_none(),
+        unpacks: quantised,
+        keeps_inputs: false,
+    }
+}
+
+/// The prompt is longer than the window of some layers.
+pub(super) fn beyond_window(model: &Model, job: &Inference) -> bool {
+    model
+        .window
+        .is_some_and(|window| job.prompt_tokens > window.tokens)
+}
+
+/// Bytes of all tokens of the prompts in the layer that takes the most, of what is held beside it: what came out of the
+/// embedding, the layer's input, cosines and sines, and a mask.
+fn layer(model: &Model, job: &Inference, layout: Layout, engine: &Engine) -> f64 {
+    let layers = layers(model, job, layout, engine);
+    let tokens = job.prompt_tokens as f64 * job.concurrency as f64;
+    let stream = layers.element * model.hidden as f64;
+    let mask = match (job.attention, layers.masked) {
+        (Attention::Eager, _) => layers.element * layers.seq_len,
+        (Attention::Flash, true) => layers.seq_len,
+        (Attention::Flash, false) => 0.0,
     };
-    let mlp = match model.experts {
-        Some(experts) => {
-            let (count, per_token) = (experts.count as f64, experts.per_token as f64);
-            e * 5.0 * h + count * (2.0 * e + 4.0) + 8.0 * per_token * count
-        }
-        None => e * (4.0 * h + products * model.ffn as f64 / over),
-    };
-    let attention = e * (3.0 * h + (4.0 * model.query() as f64 + 2.0 * model.key() as f64) / over);
-    // Cosines and sines of each token's place.
-    mlp.max(attention) + 2.0 * e * model.head_dim as f64
+    let held = 2.0 * stream + 2.0 * layers.element * model.head_dim as f64 + mask;
+    let graph = |(mixing, feeding)| layers.graph(tokens, mixing, feeding).most_live();
+    let most = model.kinds().into_iter().map(graph).fold(0.0, f64::max);
+    held * tokens + most
 }
 
 /// Cosines and sines that every layer keeps for itself, of all places that the model was made for. Of the Llama family

@@ -1,6 +1,6 @@
 //! The rows of `hw-profiles/sizing/overhead.toml`, and which of them holds.
 
-use super::{Card, Links, Maker, Software};
+use super::{Card, Links, Maker, Software, Use};
 use crate::constants::{Claim, Figure, Range};
 use crate::version::Version;
 use serde::Deserialize;
@@ -23,7 +23,23 @@ pub(super) struct Context {
     /// Frameworks and engines; None: all.
     software: Option<Vec<String>>,
     older_than: Option<OlderThan>,
+    links: Option<Links>,
+    /// After the first tensor.
     pub held: Range,
+    /// And kernels that are loaded when a library serves, or trains.
+    pub serving: Option<Range>,
+    pub training: Option<Range>,
+}
+
+impl Context {
+    /// What is loaded beside the context.
+    pub fn kernels(&self, use_of: Use) -> Option<&Range> {
+        match use_of {
+            Use::Server => None,
+            Use::Serving => self.serving.as_ref(),
+            Use::Training => self.training.as_ref(),
+        }
+    }
 }
 
 /// Holds where either version is stated, and older.
@@ -96,6 +112,7 @@ impl Overheads {
         let holds = |row: &&Context| {
             let names = row.software.as_ref();
             row.vendor.is_none_or(|vendor| vendor == card.maker)
+                && (row.links.is_none() || card.links.is_none() || row.links == card.links)
                 && names.is_none_or(|names| names.iter().any(|name| name.eq_ignore_ascii_case(software.name)))
                 && row.older_than.is_none_or(|than| than.holds(software))
         };

@@ -5,6 +5,7 @@ const PYTORCH: Software<'_> = Software {
     name: "pytorch",
     version: None,
     cuda: None,
+    use_of: Use::Server,
 };
 
 fn gpus(card: Card, ways: Parallel) -> Vec<(String, f64, f64)> {
@@ -46,7 +47,11 @@ fn rings_come_to_what_was_measured() {
     // A GPU in the middle of the tree has both its halves, which the first one, 688 MB, has not.
     assert!(safe("a100-sxm4-80gb", 4) > 688.0 / 1024.0);
     // 1.06 GB with the context, before any all-to-all.
-    let with_context = point("h100-sxm5-80gb", 8) + context(of("h100-sxm5-80gb"), &PYTORCH).point.gib();
+    let then = Software {
+        version: "2.5".parse().ok(),
+        ..PYTORCH
+    };
+    let with_context = point("h100-sxm5-80gb", 8) + context(of("h100-sxm5-80gb"), &then).point.gib();
     assert!(
         (with_context - 1.06e9 / 1_073_741_824.0).abs() < 0.06,
         "{with_context}"
@@ -103,9 +108,9 @@ fn neighbours_of_a_stage_and_of_a_ring_are_connected() {
 fn the_version_decides_how_kernels_are_loaded_and_trees_connected() {
     let card = of("a100-sxm4-80gb");
     let with = |version: &str, cuda: &str| Software {
-        name: "pytorch",
         version: version.parse().ok(),
         cuda: cuda.parse().ok(),
+        ..PYTORCH
     };
     for (version, cuda) in [("1.12", ""), ("", "11.4"), ("2.0", "11.6")] {
         let old = context(card, &with(version, cuda));
@@ -115,7 +120,20 @@ fn the_version_decides_how_kernels_are_loaded_and_trees_connected() {
                 .starts_with("PyTorch before 1.13, or CUDA before 11.7: 1.1 GiB")
         );
     }
-    assert_eq!(context(card, &with("2.7", "12.8")), context(card, &PYTORCH));
+    let point = |card, software| context(card, &software).point;
+    assert_eq!(point(card, with("2.7", "12.8")), Bytes::from_gib(0.42));
+    assert_eq!(point(card, with("2.11", "13.0")), point(card, PYTORCH));
+    let newer = of("h200-sxm-141gb");
+    assert_eq!(point(newer, PYTORCH), Bytes::from_gib(0.604));
+    let trains = Software {
+        use_of: Use::Training,
+        ..PYTORCH
+    };
+    assert_eq!(kernels(newer, &PYTORCH), None);
+    assert_eq!(
+        kernels(newer, &trains).map(|term| term.point),
+        Some(Bytes::from_gib(0.1445))
+    );
     let rings = |software| collectives(card, &software, &Parallel::data(4))[0].point;
     assert!(rings(with("2.6", "")) > rings(with("2.7", "")));
 }

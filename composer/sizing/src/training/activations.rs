@@ -1,30 +1,18 @@
-//! What the layers keep for the backward pass, in bytes per token.
-//!
-//! Read off the tensors that PyTorch saves. e: bytes of an element of the matrix products; the stream between
-//! the layers is in fp32 where the weights are. Tensor parallelism divides what lies inside attention and MLP;
-//! sequence parallelism the rest too, except the inputs of the matrices where the framework keeps them gathered.
-//!
-//! ```text
-//! gated, RMS norms   2 norms x (4 + e) h, their outputs 2 e h; query, key, value, output e (2 q + 2 kv);
-//!                    gate, SiLU, up, product 4 e f
-//!   under autocast   2 norms x 8 h, a bf16 copy of the input of every matrix 5 e h, the rest alike
-//! layer norms        2 norms x stream, their outputs 2 e h, dropout masks 2 e h, n e f; n: pointwise operations
-//! experts            for each that a token passes e (2 h + 4 f): gathered tokens, its MLP, its output
-//! eager attention    a s (4 + e) with fp32 softmax, a s 3 e with dropout, and keys and values for every head
-//! ```
+//! What the layers keep for the backward pass, in bytes per token: the sum of what each operation of theirs needs
+//! ([`crate::layer`]).
 
 use super::part::{Part, words};
 use super::rank::Rank;
 use crate::anatomy::Anatomy;
+use crate::eager::tape::{Kept, Section};
 use crate::estimate::grouped;
-use crate::job::{AdapterType, Attention, Method, Recompute, Targets};
-use crate::linear::{Linear, Mixer};
-use crate::model::{Experts, Family, Latent, Mlp};
-
-/// Tokens of a chunk of the gated delta rule, whose keys are multiplied with each other.
-const CHUNK: f64 = 64.0;
+use crate::job::{Method, Recompute};
+use crate::layer::{Feeding, Layers, Mixing};
+use crate::model::Mlp;
+use std::cell::OnceCell;
 
 /// What one layer keeps, in bytes per token.
+#[derive(Clone, Copy, Default)]
 pub(super) struct Layer {
     /// Norms, inputs of matrices, queries, keys, values, output.
     attention: f64,
@@ -33,9 +21,40 @@ pub(super) struct Layer {
     mlp: f64,
 }
 
+/// What layers of each kind keep, once it was asked for.
+#[derive(Default)]
+pub(super) struct Known([OnceCell<Layer>; 9]);
+
+impl Known {
+    fn of(&self, mixing: Option<Mixing>, feeding: Feeding) -> &OnceCell<Layer> {
+        let mixing = match mixing {
+            None => 0,
+            Some(Mixing::Attention) => 1,
+            Some(Mixing::State) => 2,
+        };
+        &self.0[3 * mixing + feeding as usize]
+    }
+}
+
 impl Layer {
     fn kept(&self) -> f64 {
         self.attention + self.scores + self.mlp
+    }
+
+    fn times(self, share: f64) -> Layer {
+        Layer {
+            attention: share * self.attention,
+            scores: share * self.scores,
+            mlp: share * self.mlp,
+        }
+    }
+
+    fn and(self, other: Layer) -> Layer {
+        Layer {
+            attention: self.attention + other.attention,
+            scores: self.scores + other.scores,
+            mlp: self.mlp + other.mlp,
+        }
     }
 }
 
@@ -44,77 +63,120 @@ impl Rank<'_> {
         self.model.mlp == Mlp::Gated
     }
 
-    /// Over how many GPUs the inputs of matrices are divided.
-    fn inputs(&self) -> f64 {
-        if self.framework.gathered_inputs.value > 0.0 {
+    /// How its layers are computed.
+    pub fn layers(&self) -> Layers<'_> {
+        let inputs = if self.framework.gathered_inputs.value > 0.0 {
             1.0
         } else {
             self.sequence()
+        };
+        let weights = if self.fp32_weights() { 4.0 } else { 2.0 };
+        let quantised = self.job.method == Method::Qlora;
+        Layers {
+            model: self.model,
+            element: self.element(),
+            stream: self.stream(),
+            autocast: self.autocast(),
+            attention: self.job.attention,
+            seq_len: self.job.seq_len as f64,
+            tensor: self.tensor(),
+            sequence: self.sequence(),
+            inputs,
+            stored: if quantised { self.frozen_bytes() } else { weights },
+            beside: weights,
+            gradient: if self.adapted() {
+                0.0
+            } else {
+                self.gradient_bytes()
+            },
+            adapters: self
+                .adapted()
+                .then(|| (&self.job.adapters, self.job.adapters.rank_for(self.model))),
+            caches: false,
+            masked: false,
+            loops_experts: false,
+            unpacks: quantised,
+            keeps_inputs: self.framework.frozen_inputs.value > 0.0,
         }
     }
 
-    /// Widths of query and key of one GPU. Heads are replicated where there are fewer than GPUs.
-    fn widths(&self) -> (f64, f64) {
-        let heads = self.model.kv_heads.div_ceil(self.parallel.tensor);
-        (
-            self.model.query() as f64 / self.tensor(),
-            (heads * self.model.head_dim) as f64,
-        )
+    fn keeps(&self, mixing: Option<Mixing>, feeding: Feeding) -> Layer {
+        *self
+            .known
+            .of(mixing, feeding)
+            .get_or_init(|| self.kept_by(mixing, feeding))
+    }
+
+    fn kept_by(&self, mixing: Option<Mixing>, feeding: Feeding) -> Layer {
+        let layers = self.layers();
+        let (mut kept, x) = Kept::new(layers.stream * self.model.hidden as f64 / self.sequence());
+        layers.layer(&mut kept, x, mixing, feeding);
+        Layer {
+            attention: kept.of(Section::Attention),
+            scores: kept.of(Section::Scores),
+            mlp: kept.of(Section::Mlp),
+        }
+    }
+
+    fn feeding(&self) -> Feeding {
+        match self.model.experts {
+            Some(_) => Feeding::Experts,
+            None => Feeding::Plain,
+        }
     }
 
     /// What a layer keeps where all of the stage do, with experts where the model has them; of a hybrid, the mean of
     /// its layers.
-    pub fn layer(&self) -> Layer {
+    fn layer(&self) -> Layer {
         if let Some(anatomy) = &self.model.anatomy {
             return self.mixed_layer(anatomy);
         }
-        let Some(linear) = self.model.linear else {
-            return self.layer_of(self.attention(), self.scores());
-        };
+        let full = self.keeps(Some(Mixing::Attention), self.feeding());
+        if self.model.linear.is_none() {
+            return full;
+        }
+        let state = self.keeps(Some(Mixing::State), self.feeding());
         // The stage that keeps the most counts, and what is computed again is not kept.
-        let full = match self.job.recompute {
-            Recompute::Selective => self.attention(),
-            _ => self.attention() + self.scores(),
+        let scores = match self.job.recompute {
+            Recompute::Selective => 0.0,
+            _ => full.scores,
         };
-        let share = self.share_of_linear(self.linear_attention(linear) > full);
-        let attention = (1.0 - share) * self.attention() + share * self.linear_attention(linear);
-        self.layer_of(attention, (1.0 - share) * self.scores())
+        let share = self.share_of_linear(state.attention > full.attention + scores);
+        full.times(1.0 - share).and(state.times(share))
     }
 
-    /// Where layers are of several kinds, the mean of this stage's, with as many of each kind as there can be. Every part
-    /// has a norm and an input of its own.
+    /// Where layers are of several kinds, the mean of this stage's, with as many of each kind as there can be.
     fn mixed_layer(&self, anatomy: &Anatomy) -> Layer {
-        let of = |layers: u64| self.share_of(layers);
-        let parts = of(anatomy.attending + anatomy.with_state + anatomy.plain + anatomy.with_experts);
-        let linear = self.model.linear.map_or(0.0, |linear| self.mixer(linear));
-        let experts = self.model.experts.map_or(0.0, |experts| self.experts(experts));
-        self.adapted_layer(
-            parts / 2.0 * self.around()
-                + of(anatomy.attending) * self.inside_attention()
-                + of(anatomy.with_state) * linear,
-            of(anatomy.attending) * self.scores(),
-            of(anatomy.plain) * self.dense_mlp() + of(anatomy.with_experts) * experts,
-        )
+        let parts = self
+            .parts(anatomy)
+            .map(|(layers, part)| part.times(self.share_of(layers)));
+        parts.into_iter().fold(Layer::default(), Layer::and)
+    }
+
+    /// What each kind of part keeps, and how many layers have one: attention, states, MLPs, experts.
+    fn parts(&self, anatomy: &Anatomy) -> [(u64, Layer); 4] {
+        [
+            (anatomy.attending, Some(Mixing::Attention), Feeding::None),
+            (anatomy.with_state, Some(Mixing::State), Feeding::None),
+            (anatomy.plain, None, Feeding::Plain),
+            (anatomy.with_experts, None, Feeding::Experts),
+        ]
+        .map(|(layers, mixing, feeding)| match layers {
+            0 => (0, Layer::default()),
+            _ => (layers, self.keeps(mixing, feeding)),
+        })
     }
 
     /// Where layers are of several kinds, one that has the largest of each, and all where each layer has all.
     fn largest_mixed_layer(&self, anatomy: &Anatomy) -> Layer {
-        let layers = self.model.layers;
-        let one = |a: u64, b: u64, of_a: f64, of_b: f64| {
-            let [a, b] = [(a, of_a), (b, of_b)].map(|(times, of)| if times > 0 { of } else { 0.0 });
-            if anatomy.attending + anatomy.with_state > layers && a + b > 0.0 {
-                a + b
-            } else {
-                a.max(b)
-            }
+        let [(attending, attention), (states, state), (_, plain), (_, experts)] = self.parts(anatomy);
+        let greater = |a: Layer, b: Layer| if a.kept() > b.kept() { a } else { b };
+        let mixing = if attending + states > self.model.layers {
+            attention.and(state)
+        } else {
+            greater(attention, state)
         };
-        let linear = self.model.linear.map_or(0.0, |linear| self.mixer(linear));
-        let experts = self.model.experts.map_or(0.0, |experts| self.experts(experts));
-        let (attending, states) = (anatomy.attending, anatomy.with_state);
-        let attention = one(attending, states, self.inside_attention(), linear);
-        let mlp = one(anatomy.plain, anatomy.with_experts, self.dense_mlp(), experts);
-        let scores = if attending > 0 { self.scores() } else { 0.0 };
-        self.adapted_layer(self.around() + attention, scores, mlp)
+        mixing.and(greater(plain, experts))
     }
 
     /// How many of a kind a layer of this stage has on average, where it has as many as there can be.
@@ -128,16 +190,12 @@ impl Rank<'_> {
         if let Some(anatomy) = &self.model.anatomy {
             return self.largest_mixed_layer(anatomy);
         }
-        let full = self.attention() + self.scores();
-        let linear = self
-            .model
-            .linear
-            .map_or(0.0, |linear| self.linear_attention(linear));
-        if linear > full {
-            self.layer_of(linear, 0.0)
-        } else {
-            self.layer_of(self.attention(), self.scores())
+        let full = self.keeps(Some(Mixing::Attention), self.feeding());
+        if self.model.linear.is_none() {
+            return full;
         }
+        let state = self.keeps(Some(Mixing::State), self.feeding());
+        if state.kept() > full.kept() { state } else { full }
     }
 
     /// Of this stage's layers those with linear attention: as many as there can be in a row of so many, or as few.
@@ -145,231 +203,6 @@ impl Rank<'_> {
         let here = self.stage.layers.max(1.0);
         let exact = here * self.model.linear_layers() as f64 / self.model.layers as f64;
         (if many { exact.ceil() } else { exact.floor() }) / here
-    }
-
-    fn layer_of(&self, attention: f64, scores: f64) -> Layer {
-        let mlp = match self.model.experts {
-            Some(experts) if self.stage.layers > 0.0 => self.experts(experts),
-            _ => self.dense_mlp(),
-        };
-        self.adapted_layer(attention, scores, mlp)
-    }
-
-    fn adapted_layer(&self, attention: f64, scores: f64, mlp: f64) -> Layer {
-        let mut layer = Layer {
-            attention,
-            scores,
-            mlp,
-        };
-        if self.adapted() {
-            layer.mlp = (layer.mlp + self.adapters()).max(0.0);
-        }
-        layer
-    }
-
-    fn attention(&self) -> f64 {
-        self.around() + self.inside_attention()
-    }
-
-    /// The norms of a layer, and the inputs of its matrices.
-    fn around(&self) -> f64 {
-        let (e, h) = (self.element(), self.model.hidden as f64);
-        let matrix_inputs = match (self.gated() && self.autocast(), self.side_by_side()) {
-            (true, _) => 5.0,
-            (false, true) => 1.0,
-            (false, false) => 2.0,
-        };
-        self.norms() + matrix_inputs * e * h / self.inputs()
-    }
-
-    /// What attention keeps beside its input.
-    fn inside_attention(&self) -> f64 {
-        let m = self.model;
-        let e = self.element();
-        let (q, kv) = self.widths();
-        let products = match m.latent {
-            Some(latent) => self.latent(latent),
-            None => e * (2.0 * q + 2.0 * kv),
-        };
-        let head_norms = if self.norms_heads() {
-            (4.0 + self.scaled()) * (q + kv)
-        } else {
-            0.0
-        };
-        // A gate on the output: its sigmoid, and the product that the last matrix takes.
-        let gate = if m.family == Family::Qwen3Next {
-            2.0 * e * q
-        } else {
-            0.0
-        };
-        let log_sum_exp = 4.0 * m.heads as f64 / self.tensor();
-        products + head_norms + gate + log_sum_exp
-    }
-
-    /// Inside a layer that keeps a state, by what its mixer is.
-    fn mixer(&self, linear: Linear) -> f64 {
-        let e = self.element();
-        let (key, value) = (linear.key() as f64, linear.value() as f64);
-        let heads = linear.value_heads as f64;
-        let bytes = match linear.mixer {
-            Mixer::Delta => return self.inside_delta(linear),
-            // Decay for every element of a key in fp32, and the gate through its own matrix.
-            Mixer::Kimi => return self.inside_delta(linear) + (4.0 * key + e * value) / self.tensor(),
-            // Activated queries, keys and values beside what they come from; gate, norm and product.
-            Mixer::Lightning => e * (4.0 * key + 2.0 * value) + (4.0 + 4.0 * e) * value,
-            // The fused kernels keep what goes into the convolution, and what comes out of the scan.
-            Mixer::Mamba => e * (4.0 * value + 2.0 * linear.key_dim as f64),
-            // Theirs reaches to the last matrix, whose input is computed again; a scale of the norm for each group.
-            Mixer::Mamba2 => e * (2.0 * key + 3.0 * value + heads) + 4.0 * linear.key_heads as f64,
-            // What is projected, gated, convolved, and gated again.
-            Mixer::Convolution => 6.0 * e * value,
-            // Three mixes of each token with the last; receptance with its gate, key and value in fp32, and their output.
-            Mixer::Rwkv => e * 6.0 * value + 12.0 * value,
-        };
-        bytes / self.tensor()
-    }
-
-    /// Input and output of the convolution, of which the values are a part; normed queries and keys, and the products of
-    /// a chunk's keys; decay and rate of learning with what they are made of. Then the norm of the output with its gate,
-    /// step by step: the output and the gate in fp32, what the gate's activation gives, the output normed and scaled,
-    /// and the input of the last matrix.
-    fn inside_delta(&self, linear: Linear) -> f64 {
-        let e = self.element();
-        let (key, value) = (linear.key() as f64, linear.value() as f64);
-        let heads = linear.value_heads as f64;
-        let rule = e * (2.0 * linear.convolved() as f64 + 2.0 * key + CHUNK * heads);
-        let norm = (12.0 + 3.0 * e) * value;
-        let decay = (16.0 + e) * heads + 8.0 * linear.key_heads as f64;
-        (rule + norm + decay) / self.tensor()
-    }
-
-    fn linear_attention(&self, linear: Linear) -> f64 {
-        let (e, h) = (self.element(), self.model.hidden as f64);
-        let inputs = if self.autocast() { 5.0 } else { 2.0 };
-        self.norms() + inputs * e * h / self.inputs() + self.inside_delta(linear)
-    }
-
-    /// What the norms of a layer keep, and the dropout masks beside them (or as much in copies of queries and keys).
-    fn norms(&self) -> f64 {
-        let (e, h) = (self.element(), self.model.hidden as f64);
-        let norms = match self.model.family {
-            Family::Gemma2 | Family::Gemma3 | Family::Glm4 | Family::Glm4Bias => 4.0,
-            _ if self.side_by_side() => 1.0,
-            _ => 2.0,
-        };
-        let bytes = if self.gated() {
-            norms * (4.0 + self.scaled()) * h
-        } else {
-            norms * (self.stream() + e) * h
-        };
-        bytes / self.sequence()
-    }
-
-    /// Bytes of an element of what a norm of the root mean square multiplies with its weights.
-    fn scaled(&self) -> f64 {
-        match self.model.family {
-            Family::Gemma2 | Family::Gemma3 | Family::Olmo2 | Family::Qwen3Next => 4.0,
-            _ if self.autocast() => 4.0,
-            _ => self.element(),
-        }
-    }
-
-    /// Attention and MLP take the output of one norm.
-    fn side_by_side(&self) -> bool {
-        matches!(
-            self.model.family,
-            Family::Phi | Family::Gptj | Family::Cohere | Family::CohereQkNorm
-        )
-    }
-
-    /// Queries and keys have norms of their own.
-    fn norms_heads(&self) -> bool {
-        matches!(
-            self.model.family,
-            Family::Qwen3
-                | Family::Qwen3Moe
-                | Family::Qwen3Next
-                | Family::Apertus
-                | Family::Glm4Moe
-                | Family::Gemma3
-                | Family::Olmo2
-                | Family::CohereQkNorm
-        )
-    }
-
-    /// Compressed queries and keys with their norms, then whole ones for every head; values as a part of what they
-    /// were expanded with, and the output twice, as it is turned around.
-    fn latent(&self, latent: Latent) -> f64 {
-        let e = self.element();
-        let compressed = (4.0 + 2.0 * e) * (latent.q_lora_rank + latent.kv_lora_rank) as f64;
-        let heads = self.model.heads as f64 / self.tensor();
-        let key = (latent.nope_dim + latent.rope_dim) as f64;
-        let value = latent.nope_dim as f64 + 3.0 * latent.value_dim as f64;
-        compressed + e * heads * (2.0 * key + value)
-    }
-
-    fn scores(&self) -> f64 {
-        if self.job.attention != Attention::Eager {
-            return 0.0;
-        }
-        let e = self.element();
-        let (q, kv) = self.widths();
-        let each = if !self.gated() {
-            3.0 * e
-        } else if e < 4.0 {
-            4.0 + e
-        } else {
-            4.0
-        };
-        each * self.rows() + 2.0 * e * (q - kv).max(0.0)
-    }
-
-    /// Scores of one token on this GPU.
-    fn rows(&self) -> f64 {
-        self.model.heads as f64 * self.job.seq_len as f64 / self.tensor()
-    }
-
-    fn dense_mlp(&self) -> f64 {
-        self.mlp_of(self.model.ffn as f64)
-    }
-
-    fn mlp_of(&self, width: f64) -> f64 {
-        let tensors = match self.model.mlp {
-            Mlp::Gated => 4.0,
-            Mlp::GeluNew => 5.0,
-            Mlp::Gelu => 2.0,
-        };
-        tensors * self.element() * width / self.tensor()
-    }
-
-    fn experts(&self, experts: Experts) -> f64 {
-        let (e, h) = (self.element(), self.model.hidden as f64);
-        let (n, k) = (experts.count as f64, experts.per_token as f64);
-        // Scores in fp32 and 64-bit indices.
-        let router = 4.0 * n + 40.0 * k;
-        let shared = self.mlp_of((experts.shared * experts.ffn) as f64);
-        router + k * (2.0 * e * h + self.mlp_of(experts.ffn as f64)) + shared
-    }
-
-    /// Frozen matrices need no saved input, frozen norms no scaled copy; adapters save theirs.
-    fn adapters(&self) -> f64 {
-        let (e, h) = (self.element(), self.model.hidden as f64);
-        let f = self.model.active_ffn() as f64;
-        let mut bytes = -2.0 * e * h;
-        let keeps = self.job.method == Method::Qlora && self.framework.frozen_inputs.value > 0.0;
-        if self.gated() && !keeps {
-            bytes -= e * (2.0 * h + f);
-        }
-        bytes
-            + match (self.job.adapters.dtype, self.job.adapters.targets) {
-                (AdapterType::Fp32, Targets::Qv) => 8.0 * h,
-                (AdapterType::Fp32, Targets::All) => 24.0 * h + 4.0 * f,
-                (AdapterType::Fp32, Targets::Qkvo) => 16.0 * h,
-                (AdapterType::Fp32, Targets::Mlp) => 8.0 * h + 4.0 * f,
-                (AdapterType::Bf16, Targets::Qv | Targets::Qkvo) => e * h,
-                (AdapterType::Bf16, Targets::Mlp) => e * h + e * f,
-                (AdapterType::Bf16, Targets::All) => 2.0 * e * h + e * f,
-            }
     }
 
     /// What each layer keeps until the backward pass comes to it, in bytes per token.
@@ -382,7 +215,7 @@ impl Rank<'_> {
             Recompute::Selective => layer.attention + layer.mlp,
             Recompute::Full => self.stream() * h / self.sequence(),
             Recompute::OpSac => {
-                let (q, kv) = self.widths();
+                let (q, kv) = self.layers().widths();
                 let (mut out, mut made) = (q, q + 2.0 * kv);
                 if let (Some(anatomy), Some(linear)) = (&m.anatomy, m.linear) {
                     let (full, state) = (
@@ -428,7 +261,8 @@ impl Rank<'_> {
             && self.keeps_mlp()
         {
             // Layers without experts keep a plain MLP instead.
-            let difference = (self.layer().mlp - self.dense_mlp()).max(0.0);
+            let difference =
+                (self.layer().mlp - self.keeps(Some(Mixing::Attention), Feeding::Plain).mlp).max(0.0);
             bytes -= difference * tokens * plain as f64;
             formula += &words!(
                 self,
@@ -454,7 +288,7 @@ impl Rank<'_> {
     fn final_norm(&self) -> Part {
         let (e, h) = (self.element(), self.model.hidden as f64);
         let bytes = if self.gated() {
-            4.0 + self.scaled() + e
+            4.0 + self.layers().scaled() + e
         } else {
             self.stream() + 2.0 * e
         };
@@ -501,15 +335,16 @@ impl Rank<'_> {
             None => m.ffn as f64,
         };
         let at_mlp = layer.kept() + e * (f / self.tensor() + h);
+        let rows = m.heads as f64 * self.job.seq_len as f64 / self.tensor();
         let softmax = if self.gated() { 12.0 } else { 5.0 * e };
         let at_attention = if layer.scores > 0.0 {
-            layer.attention + softmax * self.rows()
+            layer.attention + softmax * rows
         } else {
             0.0
         };
         // Context parallelism passes keys and values around: two buffers of each.
         let ring = if self.parallel.context > 1 {
-            4.0 * e * self.widths().1
+            4.0 * e * self.layers().widths().1
         } else {
             0.0
         };

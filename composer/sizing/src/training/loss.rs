@@ -14,6 +14,8 @@ impl Rank<'_> {
         let full = figures.full_fp32.value + self.framework.logits_extra.value;
         let (mut b, by) = match self.job.loss {
             Loss::FullFp32 => (full, 1.0),
+            // Those in the products' type are gone before the backward pass.
+            Loss::FullFp32Freed => (full - self.element(), 1.0),
             Loss::VocabParallel => (figures.vocab_parallel.value, self.tensor()),
             Loss::Chunked => (figures.chunked.value, 1.0),
             Loss::Bf16 => (figures.bf16.value, 1.0),
@@ -31,7 +33,7 @@ impl Rank<'_> {
     /// The model's output lives as long as its loss.
     pub fn logits_kept(&self) -> Option<Part> {
         let (b, by) = match self.job.loss {
-            Loss::Chunked => return None,
+            Loss::Chunked | Loss::FullFp32Freed => return None,
             // fp32 where the framework returns them so.
             Loss::FullFp32 => (self.element().max(2.0 + self.framework.logits_extra.value), 1.0),
             Loss::VocabParallel => (self.element(), self.tensor()),

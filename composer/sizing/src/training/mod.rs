@@ -15,18 +15,21 @@ mod loss;
 mod moments;
 mod part;
 mod rank;
+mod replay;
 mod states;
 
-use crate::constants::{Constants, Framework};
+use crate::constants::{Constants, Factor, Figure, Framework};
 use crate::error::SizingError;
 use crate::estimate::{Estimate, OFFLOADED, Term, WARNING, whole};
 use crate::job::within;
-use crate::job::{Job, Method, Offload, Optimizer, Precision, Sharding, Training};
+use crate::job::{AllocatorMode, Job, Method, Offload, Optimizer, Precision, Sharding, Training};
 use crate::model::Model;
 use crate::overhead::{self, Card};
 use crate::parallel::Parallel;
+use activations::Known;
 use part::Part;
 use rank::Rank;
+use std::cell::OnceCell;
 
 /// Live tensors at the greatest of the moments.
 #[derive(Clone, Debug, PartialEq)]
@@ -55,8 +58,18 @@ pub fn estimate(
     parallel: &Parallel,
     card: impl Into<Card>,
 ) -> Result<Estimate, SizingError> {
+    estimate_once(model, job, parallel, card.into(), &Once::default())
+}
+
+pub(crate) fn estimate_once(
+    model: &Model,
+    job: &Training,
+    parallel: &Parallel,
+    card: Card,
+    once: &Once,
+) -> Result<Estimate, SizingError> {
     let peak = peak(model, job, parallel)?;
-    let reserved = reserved(&peak, job, parallel)?;
+    let reserved = reserved_once(model, &peak, job, parallel, once)?;
     let (middle, safe) = (reserved.middle / peak.bytes, reserved.safe / peak.bytes);
     let mut notes = notes(model, job, parallel, &peak);
     let mut terms = peak.terms;
@@ -71,7 +84,7 @@ pub fn estimate(
         (safe - 1.0) / (middle - 1.0),
         formula,
     ));
-    terms.extend(overhead::terms(card.into(), &job.software(), parallel));
+    terms.extend(overhead::terms(card, &job.software(), parallel));
     let held = held_on_host(model, job, parallel, framework(job)?, true);
     notes.extend(model.assumption());
     notes.extend(offloaded(&held));
@@ -99,6 +112,7 @@ pub(crate) fn bare_peak(model: &Model, job: &Training, parallel: &Parallel) -> R
 fn fullest(model: &Model, job: &Training, parallel: &Parallel, words: bool) -> Result<Peak, SizingError> {
     let framework = checked(model, job, parallel)?;
     let mut peak: Option<Peak> = None;
+    let known = Known::default();
     for stage in rank::stages(model, job, parallel) {
         let found = moments::peak(&Rank {
             model,
@@ -106,6 +120,7 @@ fn fullest(model: &Model, job: &Training, parallel: &Parallel, words: bool) -> R
             parallel,
             framework,
             stage,
+            known: &known,
             words,
         });
         if peak.as_ref().is_none_or(|greatest| found.bytes > greatest.bytes) {
@@ -125,6 +140,7 @@ pub fn states(model: &Model, job: &Training, parallel: &Parallel) -> Result<f64,
             parallel,
             framework,
             stage,
+            known: &Known::default(),
             words: false,
         };
         let states = rank.states();
@@ -150,19 +166,86 @@ fn framework(job: &Training) -> Result<&'static Framework, SizingError> {
         .ok_or_else(|| SizingError::bad("framework", &job.framework, &frameworks.names().join(", ")))
 }
 
-/// What PyTorch's caching allocator reserves for the peak.
-pub fn reserved(peak: &Peak, job: &Training, parallel: &Parallel) -> Result<Reserved, SizingError> {
+/// What steps on one GPU reserve, found once for all that ask: those of a search, which does for every card.
+#[derive(Debug, Default)]
+pub(crate) struct Once(OnceCell<Option<f64>>);
+
+/// What PyTorch's caching allocator reserves for the peak: on one GPU as its operations run through it, elsewhere by the
+/// framework's measured factor.
+pub fn reserved(
+    model: &Model,
+    peak: &Peak,
+    job: &Training,
+    parallel: &Parallel,
+) -> Result<Reserved, SizingError> {
+    reserved_once(model, peak, job, parallel, &Once::default())
+}
+
+pub(crate) fn reserved_once(
+    model: &Model,
+    peak: &Peak,
+    job: &Training,
+    parallel: &Parallel,
+    once: &Once,
+) -> Result<Reserved, SizingError> {
     let framework = framework(job)?;
-    let mixed = framework.reserved_mixed.as_ref();
-    let (middle, safe) = match mixed.filter(|_| parallel.tensor > 1 || parallel.pipeline > 1) {
-        Some(mixed) => (mixed.value, mixed.safe),
-        None if parallel.gpus() > 1 => (framework.reserved_sharded.value, framework.reserved_safe.value),
-        None => (framework.reserved_alone.value, framework.reserved_safe.value),
+    let factor = |factor: &Factor| Reserved {
+        middle: peak.bytes * factor.value,
+        safe: (peak.bytes * factor.safe.max(factor.value)).max(peak.safe_bytes),
     };
-    let safe = safe.max(middle);
-    Ok(Reserved {
-        middle: peak.bytes * middle,
-        safe: (peak.bytes * safe).max(peak.safe_bytes),
+    let usual = |figure: &Figure| Factor {
+        value: figure.value,
+        safe: framework.reserved_safe.value,
+        evidence: figure.evidence.clone(),
+    };
+    if let Some(reserved) = replayed(model, peak, job, parallel, framework, once) {
+        return Ok(reserved);
+    }
+    let training = &Constants::builtin().training;
+    let mixed = framework.reserved_mixed.as_ref();
+    Ok(
+        match mixed.filter(|_| parallel.tensor > 1 || parallel.pipeline > 1) {
+            _ if job.allocator == AllocatorMode::Varying => factor(&training.reserved_varying),
+            _ if job.allocator == AllocatorMode::Expandable => factor(&training.reserved_expandable),
+            Some(mixed) => factor(mixed),
+            None if parallel.gpus() > 1 => factor(&usual(&framework.reserved_sharded)),
+            None => factor(&usual(&framework.reserved_alone)),
+        },
+    )
+}
+
+/// No GPU holds more: what a step would reserve there is not asked.
+const MOST: f64 = (1u64 << 39) as f64;
+
+/// The same from the operations of a step, where they are known.
+fn replayed(
+    model: &Model,
+    peak: &Peak,
+    job: &Training,
+    parallel: &Parallel,
+    framework: &Framework,
+    once: &Once,
+) -> Option<Reserved> {
+    let replayed = framework.replayed.as_ref()?;
+    if job.allocator == AllocatorMode::Varying || *parallel != Parallel::SINGLE || peak.bytes > MOST {
+        return None;
+    }
+    let stage = *rank::stages(model, job, parallel).first()?;
+    let rank = Rank {
+        model,
+        job,
+        parallel,
+        framework,
+        stage,
+        known: &Known::default(),
+        words: false,
+    };
+    let workspace = replayed.workspace_gib * f64::from(1 << 30);
+    let found = (*once.0.get_or_init(|| rank.replayed()))?;
+    let middle = found.max(peak.bytes) + workspace;
+    Some(Reserved {
+        middle,
+        safe: (middle * replayed.safe).max(peak.safe_bytes),
     })
 }
 
@@ -197,6 +280,7 @@ fn held_on_host(
             parallel,
             framework,
             stage,
+            known: &Known::default(),
             words,
         };
         rank.states().on_host

@@ -132,7 +132,7 @@ fn moments(rank: &Rank<'_>) -> Vec<Moment> {
 }
 
 impl Rank<'_> {
-    fn gradient_bytes(&self) -> f64 {
+    pub fn gradient_bytes(&self) -> f64 {
         Constants::builtin().states(self.job.precision).gradients
     }
 

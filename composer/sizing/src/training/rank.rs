@@ -1,5 +1,6 @@
 //! What one GPU of a layout has of the model and of the batch, and how wide its numbers are.
 
+use super::activations::Known;
 use crate::constants::Framework;
 use crate::job::{AdapterType, Method, Offload, Precision, Sharding, Training};
 use crate::model::Model;
@@ -67,6 +68,8 @@ pub(super) struct Rank<'a> {
     pub parallel: &'a Parallel,
     pub framework: &'a Framework,
     pub stage: Stage,
+    /// What its layers keep, found once for all stages and moments.
+    pub known: &'a Known,
     /// Formulas are wanted, and not only bytes.
     pub words: bool,
 }

@@ -263,13 +263,25 @@ impl Rank<'_> {
         Some(Part::new("dequantised weights", 2.0 * self.linears(), formula))
     }
 
-    /// What the optimizer needs while it updates the largest parameter.
+    /// What the optimizer needs while it updates the largest parameter, or all at once.
     pub fn optimizer_temporaries(&self) -> Option<Part> {
         let kept = Constants::builtin().optimizer(self.job.optimizer);
-        if kept.temporaries == 0.0 || self.adapted() || self.job.offload != Offload::None {
+        if self.job.offload != Offload::None {
             return None;
         }
-        let gradient = Constants::builtin().states(self.job.precision).gradients;
+        if kept.copies > 0.0 {
+            let bytes = Constants::builtin().states(self.job.precision).state;
+            let copy = match self.adapted() {
+                true => self.adapter_bytes() * self.trained() / self.divided(Sharding::Optimizer).0,
+                false => self.spread(bytes, Sharding::Optimizer).total,
+            };
+            let formula = words!(self, "{:.2} GiB, a copy of one moment", copy / f64::from(1 << 30));
+            return Some(Part::new("optimizer temporaries", kept.copies * copy, formula));
+        }
+        if kept.temporaries == 0.0 || self.adapted() {
+            return None;
+        }
+        let gradient = self.gradient_bytes();
         let each = match gradient < 4.0 && kept.converted > 0.0 {
             true => 4.0 * (kept.temporaries + kept.converted),
             false => gradient * kept.temporaries,

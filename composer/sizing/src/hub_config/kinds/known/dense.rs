@@ -24,7 +24,14 @@ pub(super) const KINDS: &[Row] = &[
         ],
         LLAMA,
     ),
-    (&["mistral", "phi3", "cwm", "ministral", "ministral3"], WINDOWED),
+    (&["mistral", "cwm", "ministral", "ministral3"], WINDOWED),
+    (
+        &["phi3"],
+        Kind {
+            family: Family::Phi3,
+            ..WINDOWED
+        },
+    ),
     (&["gemma", "smollm3", "ernie4_5", "minicpm"], TIED),
     (
         &["gemma2"],

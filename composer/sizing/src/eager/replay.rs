@@ -1,0 +1,426 @@
+//! Layers run through the allocator: forward and backward, each tensor taken and given back when PyTorch does so.
+//!
+//! A [`Graph`] is a layer's operations. Forward, an output lives until the last operation that takes it, or until the
+//! backward pass has used it where one keeps it. Backward, each operation takes the gradients of its inputs and of its
+//! weights, then gives back its own gradient and what it kept. Gradients that meet are added in place where nothing
+//! else holds one of them.
+
+use crate::eager::allocator::{Allocator, Block};
+use crate::eager::tape::{Op, Tape, Tensor, Weights};
+
+/// A layer's operations with their sizes in bytes.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Graph {
+    tokens: f64,
+    input: f64,
+    nodes: Vec<Op>,
+    /// A tensor that the caller keeps beyond the backward pass.
+    pub outlives: Option<usize>,
+    /// Tensors that are the cache's.
+    cached: Vec<usize>,
+}
+
+impl Graph {
+    /// The operations of a layer for so many tokens; `input`: bytes of its input for each.
+    pub fn new(tokens: f64, input: f64) -> (Graph, Tensor) {
+        let graph = Graph {
+            tokens,
+            input: input * tokens,
+            ..Graph::default()
+        };
+        (graph, Tensor::whole(0, input))
+    }
+
+    /// All that it multiplies with.
+    pub fn weights(&self) -> impl Iterator<Item = Weights> + '_ {
+        self.nodes.iter().filter_map(|node| node.weights)
+    }
+
+    /// The most bytes of tensors at once in a forward pass that keeps nothing, the input's and the cache's aside.
+    pub fn most_live(&self) -> f64 {
+        let mut uses = self.uses();
+        uses[self.nodes.len()] += 1;
+        let mut size = vec![0.0; self.nodes.len() + 1];
+        let (mut live, mut most): (f64, f64) = (0.0, 0.0);
+        for (at, node) in self.nodes.iter().enumerate() {
+            let id = at + 1;
+            if !self.cached.contains(&id) {
+                size[id] = node.out;
+            }
+            live += size[id];
+            let unpacked = node.weights.map_or(0.0, |w| w.elements * w.unpacked);
+            most = most.max(live + node.beside + unpacked);
+            for input in node.inputs() {
+                uses[input.id] -= 1;
+                if uses[input.id] == 0 {
+                    live -= size[input.id];
+                }
+            }
+            if uses[id] == 0 {
+                live -= size[id];
+            }
+        }
+        most
+    }
+
+    /// What goes to the cache, in bytes.
+    pub fn cached(&self) -> impl Iterator<Item = f64> + '_ {
+        self.cached.iter().map(|id| self.nodes[id - 1].out)
+    }
+
+    /// The backward pass needs the layer's input.
+    pub fn keeps_input(&self) -> bool {
+        let mut nodes = self.nodes.iter().enumerate();
+        nodes.any(|(at, node)| node.kept(at + 1).any(|id| id == 0))
+    }
+
+    /// How many operations take each tensor.
+    fn uses(&self) -> Vec<u32> {
+        let mut uses = vec![0; self.nodes.len() + 1];
+        for node in &self.nodes {
+            for input in node.inputs() {
+                uses[input.id] += 1;
+            }
+        }
+        uses
+    }
+}
+
+impl Tape for Graph {
+    fn op(&mut self, op: Op) -> Tensor {
+        self.nodes.push(op.times(self.tokens));
+        Tensor::whole(self.nodes.len(), op.out)
+    }
+
+    fn cache(&mut self, tensor: Tensor) -> Tensor {
+        let copy = self.op(Op::new(&[tensor], tensor.bytes));
+        self.cached.push(copy.id);
+        copy
+    }
+}
+
+/// A tensor that several may need.
+#[derive(Clone, Copy, Debug)]
+struct Storage {
+    block: Block,
+    users: u32,
+}
+
+/// What a forward pass left for the backward one.
+#[derive(Debug, Default)]
+pub(crate) struct Saved {
+    /// By tensor; the input of the layer is the first.
+    tensors: Vec<Option<Storage>>,
+    beside: Vec<Vec<Block>>,
+    /// What the caller keeps, and gives back.
+    pub outlives: Option<Block>,
+    pub cached: Vec<Block>,
+}
+
+/// A gradient, whole or of a part.
+#[derive(Clone, Copy, Debug)]
+struct Gradient {
+    /// An index of the storages of gradients.
+    at: usize,
+    part: u8,
+}
+
+/// The state of a process: its allocator, and gradients of weights in the order of the graphs.
+#[derive(Debug)]
+pub(crate) struct Process {
+    pub memory: Allocator,
+}
+
+impl Process {
+    pub fn new(expandable: bool) -> Process {
+        Process {
+            memory: Allocator::new(expandable),
+        }
+    }
+
+    /// Runs a layer on an input that the caller holds, and gives its output. With `saves`, what the backward pass needs
+    /// stays; the input stays the caller's in any case.
+    pub fn forward(&mut self, graph: &Graph, input: Block, saves: bool) -> (Block, Saved) {
+        let mut uses = graph.uses();
+        let last = graph.nodes.len();
+        let stay = graph.cached.iter().copied().chain(graph.outlives);
+        for id in [0, last].into_iter().chain(stay) {
+            uses[id] += 1;
+        }
+        let mut saved = Saved {
+            tensors: vec![None; last + 1],
+            beside: vec![Vec::new(); last + 1],
+            outlives: None,
+            cached: Vec::new(),
+        };
+        let mut blocks: Vec<Option<Block>> = vec![None; last + 1];
+        blocks[0] = Some(input);
+        for (at, node) in graph.nodes.iter().enumerate() {
+            let id = at + 1;
+            let unpacked = self.unpack(node);
+            let copied = node.weights.map_or(0.0, |w| w.elements * w.copied);
+            let mut beside = Vec::new();
+            if copied > 0.0 {
+                beside.push(self.memory.take(copied));
+            }
+            blocks[id] = Some(self.memory.take(node.out));
+            if node.beside > 0.0 {
+                beside.push(self.memory.take(node.beside));
+            }
+            self.give_back(unpacked);
+            if saves {
+                saved.beside[id] = beside;
+                for id in node.kept(id) {
+                    keep(&mut saved, &blocks, id);
+                }
+            } else {
+                beside.into_iter().for_each(|block| self.memory.give(block));
+            }
+            for input in node.inputs() {
+                self.drop_use(&mut uses, &blocks, &saved, input.id);
+            }
+            if uses[id] == 0 && saved.tensors[id].is_none() {
+                self.give_back(blocks[id]);
+            }
+        }
+        // The caller's own.
+        saved.tensors[0] = None;
+        saved.outlives = graph.outlives.and_then(|id| blocks[id]);
+        saved.cached = graph.cached.iter().filter_map(|id| blocks[*id]).collect();
+        (blocks[last].unwrap_or(input), saved)
+    }
+
+    fn drop_use(&mut self, uses: &mut [u32], blocks: &[Option<Block>], saved: &Saved, id: usize) {
+        uses[id] -= 1;
+        if uses[id] == 0 && saved.tensors[id].is_none() {
+            self.give_back(blocks[id]);
+        }
+    }
+
+    /// The matrix that an operation unpacks while it computes.
+    fn unpack(&mut self, node: &Op) -> Option<Block> {
+        let bytes = node.weights.map_or(0.0, |w| w.elements * w.unpacked);
+        (bytes > 0.0).then(|| self.memory.take(bytes))
+    }
+
+    fn give_back(&mut self, block: Option<Block>) {
+        if let Some(block) = block {
+            self.memory.give(block);
+        }
+    }
+
+    /// Runs it back: takes the gradient of its output, gives that of its input. Gradients of weights are put into
+    /// `gradients`, one for each of [`Graph::weights`], and added to those that are there.
+    pub fn backward(
+        &mut self,
+        graph: &Graph,
+        mut saved: Saved,
+        gradient: Block,
+        gradients: &mut [Option<Block>],
+    ) -> Block {
+        let mut storages = vec![Storage {
+            block: gradient,
+            users: 1,
+        }];
+        let mut waiting: Vec<Vec<Gradient>> = vec![Vec::new(); graph.nodes.len() + 1];
+        let last = graph.nodes.len();
+        waiting[last].push(Gradient { at: 0, part: 0 });
+        let mut weight = gradients.len();
+        for (at, node) in graph.nodes.iter().enumerate().rev() {
+            let id = at + 1;
+            weight -= usize::from(node.weights.is_some());
+            let arrived = std::mem::take(&mut waiting[id]);
+            if let Some(own) = self.whole(&mut storages, arrived, node.out) {
+                let scratch = (node.scratch > 0.0).then(|| self.memory.take(node.scratch));
+                let unpacked = self.unpack(node);
+                for input in node.inputs() {
+                    let new = if node.passes {
+                        storages[own.at].users += 1;
+                        own.at
+                    } else {
+                        self.store(&mut storages, input.bytes)
+                    };
+                    let new = Gradient {
+                        at: new,
+                        part: input.part,
+                    };
+                    self.accumulate(&mut storages, &mut waiting[input.id], new, input.bytes);
+                }
+                if let Some(w) = node.weights.filter(|w| w.gradient > 0.0) {
+                    let block = self.memory.take(w.elements * w.gradient);
+                    match gradients[weight] {
+                        None => gradients[weight] = Some(block),
+                        Some(_) => self.memory.give(block),
+                    }
+                }
+                self.give_back(unpacked);
+                self.give_back(scratch);
+                self.release(&mut storages, own.at);
+            }
+            self.forget(&mut saved, node, id);
+        }
+        let arrived = std::mem::take(&mut waiting[0]);
+        let input = self.whole(&mut storages, arrived, graph.input);
+        input.map_or(gradient, |own| storages[own.at].block)
+    }
+
+    /// One gradient of what arrived: parts are put together.
+    fn whole(&mut self, storages: &mut Vec<Storage>, arrived: Vec<Gradient>, bytes: f64) -> Option<Gradient> {
+        match arrived.as_slice() {
+            [] => None,
+            [one] if one.part == 0 => Some(*one),
+            parts => {
+                let at = self.store(storages, bytes);
+                for part in parts {
+                    self.release(storages, part.at);
+                }
+                Some(Gradient { at, part: 0 })
+            }
+        }
+    }
+
+    /// A new storage: its number.
+    fn store(&mut self, storages: &mut Vec<Storage>, bytes: f64) -> usize {
+        let block = self.memory.take(bytes);
+        storages.push(Storage { block, users: 1 });
+        storages.len() - 1
+    }
+
+    /// Adds a gradient to that of the same tensor: in place where nothing else holds one of the two.
+    fn accumulate(
+        &mut self,
+        storages: &mut Vec<Storage>,
+        waiting: &mut Vec<Gradient>,
+        new: Gradient,
+        bytes: f64,
+    ) {
+        let Some(old) = waiting.iter_mut().find(|old| old.part == new.part) else {
+            waiting.push(new);
+            return;
+        };
+        let at = match (storages[old.at].users, storages[new.at].users) {
+            (1, _) => old.at,
+            (_, 1) => new.at,
+            _ => self.store(storages, bytes),
+        };
+        for gone in [old.at, new.at] {
+            if gone != at {
+                self.release(storages, gone);
+            }
+        }
+        old.at = at;
+    }
+
+    fn release(&mut self, storages: &mut [Storage], at: usize) {
+        storages[at].users -= 1;
+        if storages[at].users == 0 {
+            self.memory.give(storages[at].block);
+        }
+    }
+
+    /// Gives back what an operation kept, once nothing else needs it.
+    fn forget(&mut self, saved: &mut Saved, node: &Op, id: usize) {
+        for id in node.kept(id) {
+            let Some(storage) = &mut saved.tensors[id] else {
+                continue;
+            };
+            storage.users -= 1;
+            if storage.users == 0 {
+                let block = storage.block;
+                saved.tensors[id] = None;
+                self.memory.give(block);
+            }
+        }
+        for block in std::mem::take(&mut saved.beside[id]) {
+            self.memory.give(block);
+        }
+    }
+}
+
+fn keep(saved: &mut Saved, blocks: &[Option<Block>], id: usize) {
+    match (&mut saved.tensors[id], blocks[id]) {
+        (Some(storage), _) => storage.users += 1,
+        (empty, Some(block)) => *empty = Some(Storage { block, users: 1 }),
+        (None, None) => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: f64 = 1024.0 * 1024.0;
+
+    fn matrix() -> Weights {
+        Weights {
+            elements: 1.0,
+            stored: 4.0 * MIB,
+            gradient: 4.0 * MIB,
+            ..Weights::default()
+        }
+    }
+
+    /// A matrix with 4 outputs for each input, an activation, a matrix back, and what came in added: 1 MiB a width.
+    fn graph() -> Graph {
+        let (mut graph, x) = Graph::new(MIB, 1.0);
+        let up = graph.op(Op::new(&[x], 4.0).keeps(1).weights(matrix()));
+        let activated = graph.op(Op::new(&[up], 4.0).keeps(1));
+        let down = graph.op(Op::new(&[activated], 1.0).keeps(1).weights(matrix()));
+        graph.op(Op::new(&[x, down], 1.0).passes());
+        graph
+    }
+
+    fn live(process: &Process) -> f64 {
+        process.memory.most_live() as f64 / MIB
+    }
+
+    #[test]
+    fn what_is_not_needed_again_goes_as_soon_as_it_was_used() {
+        let graph = graph();
+        let mut process = Process::new(false);
+        let input = process.memory.take(MIB);
+        let (output, saved) = process.forward(&graph, input, false);
+        // The input, and both sides of the activation.
+        assert!((live(&process) - 9.0).abs() < 1e-6, "{}", live(&process));
+        assert!((graph.most_live() / MIB - 8.0).abs() < 1e-6);
+        assert!(saved.cached.is_empty());
+        assert!(graph.keeps_input());
+        process.memory.give(output);
+        process.memory.give(input);
+    }
+
+    #[test]
+    fn the_backward_pass_takes_gradients_and_gives_back_what_was_kept() {
+        let graph = graph();
+        let mut process = Process::new(false);
+        let input = process.memory.take(MIB);
+        let (output, saved) = process.forward(&graph, input, true);
+        let mut gradients = vec![None; 2];
+        let found = process.backward(&graph, saved, output, &mut gradients);
+        // Kept 1 + 4 + 4; then the output's gradient, that of the activation, and a matrix's: 1 + 4 + 4.
+        assert!((live(&process) - 18.0).abs() < 1e-6, "{}", live(&process));
+        assert!(gradients.iter().all(Option::is_some));
+        for block in gradients.into_iter().flatten().chain([found, input]) {
+            process.memory.give(block);
+        }
+        // All of it is free again: as much as was live fits without another segment.
+        let before = process.memory.reserved();
+        process.memory.take(4.0 * MIB);
+        assert_eq!(process.memory.reserved(), before);
+    }
+
+    #[test]
+    fn gradients_of_parts_are_put_together() {
+        let (mut graph, x) = Graph::new(MIB, 4.0);
+        let (gate, up) = (x.part(1, 2.0), x.part(2, 2.0));
+        graph.op(Op::new(&[gate, up], 2.0).keeps(0b11));
+        let mut process = Process::new(false);
+        let input = process.memory.take(4.0 * MIB);
+        let (output, saved) = process.forward(&graph, input, true);
+        let gradient = process.backward(&graph, saved, output, &mut []);
+        // The input and the output's gradient, two parts, then the whole with the parts.
+        assert!((live(&process) - 12.0).abs() < 1e-6, "{}", live(&process));
+        process.memory.give(gradient);
+        process.memory.give(input);
+    }
+}
