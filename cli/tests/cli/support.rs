@@ -521,21 +521,34 @@ impl Manager {
     pub async fn until_probe(&self, ready: bool, words: &[&str]) {
         let ca = reqwest::Certificate::from_pem(&std::fs::read(&self.ca).unwrap()).unwrap();
         drop(rustls::crypto::ring::default_provider().install_default());
-        let client = reqwest::Client::builder().tls_certs_only([ca]).build().unwrap();
+        let client = reqwest::Client::builder()
+            .tls_certs_only([ca])
+            .timeout(PATIENCE / 4);
+        let client = client.build().unwrap();
         let url = format!("{}/readyz", self.server.url);
+        let mut last = String::from("no answer");
         let ask = async {
             loop {
-                let answer = client.get(&url).send().await.unwrap();
-                let status = answer.status().as_u16();
-                let text = answer.text().await.unwrap();
-                let wanted = if ready { 200 } else { 503 };
-                if status == wanted && words.iter().all(|word| text.contains(word)) {
-                    return;
-                }
+                last = match client.get(&url).send().await {
+                    Err(error) => format!("{error:?}"),
+                    Ok(answer) => {
+                        let status = answer.status().as_u16();
+                        let text = answer.text().await.unwrap();
+                        let wanted = if ready { 200 } else { 503 };
+                        if status == wanted && words.iter().all(|word| text.contains(word)) {
+                            return;
+                        }
+                        format!("{status} {text}")
+                    }
+                };
+                tokio::time::sleep(Duration::from_millis(20)).await;
             }
         };
         let told = tokio::time::timeout(PATIENCE, ask).await;
-        assert!(told.is_ok(), "the probe never said {ready} with {words:?}");
+        assert!(
+            told.is_ok(),
+            "the probe never said {ready} with {words:?}; last: {last}"
+        );
     }
 
     /// Repeats a command until its JSON is as wanted.
