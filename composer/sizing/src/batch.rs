@@ -138,7 +138,7 @@ fn predict(row: &Row<'_>, calibration: &Calibration) -> Result<Prediction, Sizin
     let Case { model, job, parallel } = case(row)?;
     let mut found = match &job {
         Job::Inference(job) => {
-            let layout = served_layout(row, &parallel)?;
+            let layout = served_layout(&parallel)?;
             let mut terms = inference::tensors(&model, job, layout)?;
             if metric != Metric::Allocated {
                 terms.extend(inference::reserved(&model, job, layout, &terms)?);
@@ -153,7 +153,9 @@ fn predict(row: &Row<'_>, calibration: &Calibration) -> Result<Prediction, Sizin
                 Metric::Reserved | Metric::Device => {
                     let reserved = match corrected() {
                         Some(corrected) => corrected,
-                        None => training::reserved(&model, &peak, job, &parallel)?,
+                        None => {
+                            training::reserved(&model, &peak, job, &parallel, &training::Once::default())?
+                        }
                     };
                     (reserved.middle, reserved.safe)
                 }
@@ -197,16 +199,16 @@ pub(crate) fn card(row: &Row<'_>) -> Result<Card, SizingError> {
 }
 
 /// A served model is divided by tensor and pipeline parallelism alone.
-fn served_layout(row: &Row<'_>, parallel: &Parallel) -> Result<Layout, SizingError> {
-    for column in ["shard_ranks", "context", "expert", "interleave"] {
-        let found = number(row, column)?.unwrap_or(1);
-        if found > 1 {
-            return Err(SizingError::bad(
-                column,
-                found,
-                "1 with task infer, which tensor and pipeline divide",
-            ));
-        }
+fn served_layout(parallel: &Parallel) -> Result<Layout, SizingError> {
+    let others = [
+        ("shard_ranks", parallel.data),
+        ("context", parallel.context),
+        ("expert", parallel.expert),
+        ("interleave", parallel.interleave),
+    ];
+    if let Some((column, found)) = others.into_iter().find(|(_, found)| *found > 1) {
+        let allowed = "1 with task infer, which tensor and pipeline divide";
+        return Err(SizingError::bad(column, found, allowed));
     }
     Ok(Layout {
         tensor: parallel.tensor,

@@ -135,24 +135,24 @@ pub struct OptimizerStates {
     pub evidence: String,
 }
 
-/// What is reserved as the operations of a step run through the allocator.
+/// Reserved memory by the operations of a step.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Replayed {
-    /// What matrix libraries keep from it.
+    /// Workspaces of the matrix library.
     pub workspace_gib: f64,
     /// The bound over the middle.
     pub safe: f64,
     pub evidence: String,
 }
 
-/// What a library's allocator reserves beside tensors.
+/// Memory reserved by a library's allocator beside tensors.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ReservedBeside {
-    /// On one GPU the operations are run through it: the bound over what is found.
+    /// On one GPU: the bound over the result for its operations.
     pub replayed_safe: f64,
-    /// On several: a share of what is no weight, and its bound, which is the most on one, too.
+    /// On several: a share of the tensors without weights, and its bound; the same bound holds on one.
     pub share: f64,
     pub share_safe: f64,
     pub evidence: String,
@@ -171,7 +171,7 @@ pub struct Framework {
     pub reserved_safe: Figure,
     /// The same where GPUs share matrices or layers, if that is known to differ.
     pub reserved_mixed: Option<Factor>,
-    /// On one GPU its steps are PyTorch's own, operation by operation: what is reserved follows from them.
+    /// Reserved memory on one GPU by the operations of a step, for frameworks whose steps are PyTorch's own.
     pub replayed: Option<Replayed>,
     /// fp32 copies of the logits at the start of the backward pass, beside what all frameworks hold.
     pub logits_extra: Figure,
@@ -263,7 +263,7 @@ pub struct Engine {
     pub groups_experts: Option<Claim>,
     /// Layers with a window keep all of the prompt until it is read.
     pub keeps_windows: Option<Claim>,
-    /// What a library's allocator reserves beside its tensors.
+    /// Memory reserved beside tensors.
     pub reserved: Option<ReservedBeside>,
     /// Each layer keeps cosines and sines of all places of the model's context: of so many where that is not known.
     pub rotary_tables: Option<Figure>,

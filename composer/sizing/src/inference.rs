@@ -12,6 +12,7 @@ use crate::constants::{Constants, Engine, Scope};
 use crate::error::SizingError;
 use crate::estimate::{Estimate, Term, WARNING, grouped};
 use crate::job::{AllocatorMode, Inference, Job, MOST_REQUESTS, within};
+use crate::layer::is_replayable;
 use crate::linear::Mixer;
 use crate::model::{Model, Vision};
 use crate::overhead::{self, Card};
@@ -168,7 +169,7 @@ pub fn tensors(model: &Model, job: &Inference, layout: Layout) -> Result<Vec<Ter
     Ok(terms)
 }
 
-/// What the allocator of a library reserves beside these tensors; a server reserves its share at the start.
+/// Memory reserved by a library's allocator beside these tensors; a server reserves its share at the start.
 pub(crate) fn reserved(
     model: &Model,
     job: &Inference,
@@ -188,21 +189,23 @@ pub(crate) fn reserved(
             (varying.value - 1.0, varying.safe - 1.0)
         }
     };
-    let plain = layout == Layout::SINGLE && job.allocator != AllocatorMode::Varying;
+    let plain = layout == Layout::SINGLE
+        && job.allocator != AllocatorMode::Varying
+        && is_replayable(model, tensors.iter().map(|term| term.point.0 as f64).sum());
     let (found, factor, how) = match plain {
         true => (
             replay::beside(model, job, engine).min(safe * others),
             beside.replayed_safe,
-            "as its operations run through PyTorch's allocator".to_owned(),
+            "by its operations in PyTorch's allocator".to_owned(),
         ),
         false => (
             share * others,
             safe / share,
-            format!("{share} x what is no weight"),
+            format!("{share} x the tensors without weights"),
         ),
     };
     let formula = format!(
-        "{how}, at most {safe} x {:.2} GiB that are no weights",
+        "{how}, at most {safe} x {:.2} GiB of tensors without weights",
         others / f64::from(1 << 30)
     );
     Ok(Some(Term::new(ALLOCATOR, found, factor, formula)))

@@ -7,7 +7,7 @@ use crate::constants::Constants;
 use crate::error::SizingError;
 use crate::named::named;
 use crate::need::Task;
-use crate::overhead::{Software, Use};
+use crate::overhead::{Purpose, Software};
 use crate::version::Version;
 use serde::{Deserialize, Serialize};
 pub use serving::Inference;
@@ -87,8 +87,10 @@ named! {
 }
 
 named! {
+    #[derive(Default)]
     Attention("attention") {
         /// Fused: keeps no scores. Any memory-efficient kernel.
+        #[default]
         Flash = "flash",
         /// Keeps the scores, quadratic in the sequence.
         Eager = "eager",
@@ -199,10 +201,9 @@ named! {
     }
 }
 
-impl AllocatorMode {
-    fn is_usual(&self) -> bool {
-        *self == AllocatorMode::default()
-    }
+/// Settings that stored jobs leave out.
+fn is_default<T: Default + PartialEq>(setting: &T) -> bool {
+    *setting == T::default()
 }
 
 impl Precision {
@@ -232,7 +233,7 @@ pub struct Training {
     pub sharding: Sharding,
     pub optimizer: Optimizer,
     pub offload: Offload,
-    #[serde(default, skip_serializing_if = "AllocatorMode::is_usual")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub allocator: AllocatorMode,
     /// A framework in `hw-profiles/sizing/frameworks.toml`.
     pub framework: String,
@@ -288,7 +289,7 @@ impl Training {
             name: &self.framework,
             version: self.framework_version,
             cuda: self.cuda,
-            use_of: Use::Training,
+            purpose: Purpose::Training,
         }
     }
 

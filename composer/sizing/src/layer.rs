@@ -13,7 +13,7 @@ mod attention;
 mod feeding;
 mod mixer;
 
-/// What makes a token look at others.
+/// The part of a layer between tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mixing {
     Attention,
@@ -21,7 +21,7 @@ pub(crate) enum Mixing {
     State,
 }
 
-/// What stands beside it.
+/// The part of a layer inside a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Feeding {
     Plain,
@@ -30,7 +30,17 @@ pub(crate) enum Feeding {
     None,
 }
 
-/// What a layer consists of.
+/// More layers than any model has, and more bytes, 320 GiB, than any GPU.
+const MOST_LAYERS: u64 = 512;
+const MOST_BYTES: f64 = (320u64 << 30) as f64;
+
+/// Whether the allocator is asked about so many bytes of tensors: its time grows with the layers, and its sizes are whole
+/// bytes in 64 bits.
+pub(crate) fn is_replayable(model: &Model, bytes: f64) -> bool {
+    model.layers <= MOST_LAYERS && bytes <= MOST_BYTES
+}
+
+/// The two parts of a layer.
 pub(crate) type Kind = (Option<Mixing>, Feeding);
 
 impl Model {
@@ -64,6 +74,12 @@ impl Model {
         (0..self.layers)
             .map(of)
             .filter(|kind| *kind != (None, Feeding::None))
+    }
+
+    /// The same as operations.
+    pub(crate) fn in_order<'g>(&self, graphs: &'g [(Kind, Graph)]) -> Vec<&'g Graph> {
+        let of = |kind: Kind| graphs.iter().find(|(known, _)| *known == kind);
+        self.order().filter_map(of).map(|(_, graph)| graph).collect()
     }
 
     /// The kinds that there are.
@@ -210,6 +226,12 @@ impl Layers<'_> {
         graph
     }
 
+    /// The operations of each kind of layer that the model has.
+    pub fn graphs(&self, tokens: f64) -> Vec<(Kind, Graph)> {
+        let graph = |kind: Kind| (kind, self.graph(tokens, kind.0, kind.1));
+        self.model.kinds().into_iter().map(graph).collect()
+    }
+
     /// All of a layer; its input is the tape's first tensor.
     pub fn layer(&self, tape: &mut impl Tape, x: Tensor, mixing: Option<Mixing>, feeding: Feeding) {
         let Some(mixing) = mixing else {
@@ -340,7 +362,7 @@ impl Layers<'_> {
         }
     }
 
-    /// What the matrices behind a norm take, where it is gathered from the GPUs that divide the rest.
+    /// The input of the matrices behind a norm, gathered from the GPUs of sequence parallelism.
     fn gathered(&self, tape: &mut impl Tape, normed: Tensor) -> Tensor {
         if self.sequence == self.inputs || self.autocast {
             return normed;
@@ -413,7 +435,7 @@ mod tests {
     use crate::catalogue::Catalogue;
     use crate::eager::tape::Kept;
 
-    /// What a layer keeps, computed in bf16 with weights that are trained.
+    /// Saved tensors of a layer in bf16 with trained weights.
     fn kept(model: &str, attention: Attention) -> f64 {
         let model = Catalogue::builtin().resolve(model).unwrap();
         let layers = Layers {
@@ -446,7 +468,7 @@ mod tests {
     }
 
     #[test]
-    fn a_layer_of_llama_keeps_what_the_tracker_saw() {
+    fn saved_tensors_of_llama() {
         // 2 norms of 6 h and their outputs, queries, keys, values and output, 4 tensors of the MLP; a statistic a head.
         let expected =
             2.0 * 6.0 * 4096.0 + 2.0 * 2.0 * 4096.0 + 2.0 * 2.0 * (4096.0 + 1024.0) + 8.0 * 14336.0;
@@ -457,7 +479,7 @@ mod tests {
     }
 
     #[test]
-    fn one_matrix_for_several_outputs_keeps_them_while_one_is_needed() {
+    fn saved_tensors_of_a_fused_matrix() {
         let expected = 2.0 * 6.0 * 3072.0 + 2.0 * 2.0 * 3072.0 + 8.0 * 8192.0;
         // The rotated queries and keys, the matrix's output for the values in it, attention's output; a statistic a head.
         let attention = 2.0 * (3072.0 + 3072.0 + 3.0 * 3072.0 + 3072.0) + 4.0 * 32.0;

@@ -83,12 +83,12 @@ pub struct Software<'a> {
     pub name: &'a str,
     pub version: Option<Version>,
     pub cuda: Option<Version>,
-    pub use_of: Use,
+    pub purpose: Purpose,
 }
 
-/// Whose kernels are loaded beside the context.
+/// The use of the software, which decides about kernels beside the context.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Use {
+pub enum Purpose {
     /// A server, whose own figure has them.
     Server,
     /// PyTorch that generates.
@@ -143,7 +143,7 @@ pub fn context(card: Card, software: &Software<'_>) -> Term {
 /// Kernels that PyTorch loads while it computes.
 pub fn kernels(card: Card, software: &Software<'_>) -> Option<Term> {
     let row = Constants::builtin().overhead.context(card, software);
-    let loaded = row.kernels(software.use_of)?;
+    let loaded = row.kernels(software.purpose)?;
     Some(Term::constant("kernels", loaded))
 }
 
@@ -168,7 +168,7 @@ pub fn collectives(card: Card, software: &Software<'_>, ways: &Parallel) -> Vec<
 pub(crate) fn safe(card: Card, software: &Software<'_>, ways: &Parallel) -> Bytes {
     let overhead = &Constants::builtin().overhead;
     let row = overhead.context(card, software);
-    let loaded = row.kernels(software.use_of).map_or(0.0, |range| range.safe);
+    let loaded = row.kernels(software.purpose).map_or(0.0, |range| range.safe);
     let held = &row.held;
     let at_once = overhead.collectives.connects_at_once(software);
     let buffers = buffers(overhead.links(card), &overhead.collectives, at_once, ways);

@@ -77,7 +77,13 @@ fn trained(row: &Row<'_>, case: &Case, peak: f64) -> Result<Sample, SizingError>
         }
     };
     let live = training::peak(&case.model, job, &case.parallel)?;
-    let reserves = training::reserved(&case.model, &live, job, &case.parallel)?;
+    let reserves = training::reserved(
+        &case.model,
+        &live,
+        job,
+        &case.parallel,
+        &training::Once::default(),
+    )?;
     let gib = live.bytes / GIB;
     Ok(Sample {
         framework: job.framework.clone(),

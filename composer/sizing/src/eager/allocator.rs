@@ -1,10 +1,12 @@
-//! PyTorch's caching allocator for CUDA, as `c10/cuda/CUDACachingAllocator.cpp` has it: what it reserves for the tensors
-//! that come and go.
+//! PyTorch's caching allocator for CUDA, after `c10/cuda/CUDACachingAllocator.cpp`: the segments that it reserves for a
+//! sequence of tensors.
 //!
 //! Tensors up to 1 MiB come from segments of 2 MiB, larger ones from segments of 20 MiB, and those from 10 MiB on from
 //! segments of their own, in steps of 2 MiB. The smallest free block that is large enough is taken, and split where more
 //! than 1 MiB would be left. Free neighbours become one block inside a segment, never across two: a freed activation
 //! does not make room for a larger gradient. With `expandable_segments` there is one segment that grows.
+
+use std::collections::BTreeSet;
 
 const MIB: u64 = 1 << 20;
 /// Sizes are multiples of this.
@@ -34,8 +36,8 @@ pub(crate) struct Allocator {
     blocks: Vec<State>,
     /// Numbers of blocks that are no more.
     unused: Vec<Block>,
-    /// Free blocks, the smallest first: large, small.
-    free: [Vec<(u64, Block)>; 2],
+    /// Free blocks by size: large, small.
+    free: [BTreeSet<(u64, Block)>; 2],
     /// The end of the one segment of each pool, where segments expand.
     ends: Option<[Option<Block>; 2]>,
     live: u64,
@@ -64,12 +66,14 @@ impl Allocator {
     pub fn take(&mut self, bytes: f64) -> Block {
         let size = (bytes.max(1.0).ceil() as u64).div_ceil(ROUND) * ROUND;
         let is_small = size <= SMALL;
-        let pool = &mut self.free[usize::from(is_small)];
-        let at = pool.partition_point(|(free, _)| *free < size);
-        let block = if at < pool.len() {
-            pool.remove(at).1
-        } else {
-            self.reserve(size, is_small)
+        let pool = &self.free[usize::from(is_small)];
+        let found = pool.range((size, Block(0))..).next().map(|(_, block)| *block);
+        let block = match found {
+            Some(block) => {
+                self.remove_free(block);
+                block
+            }
+            None => self.reserve(size, is_small),
         };
         self.split(block, size);
         self.blocks[block.0].is_free = false;
@@ -128,7 +132,7 @@ impl Allocator {
         block
     }
 
-    /// Leaves what is not needed of a block as a free one, unless that is too little.
+    /// Splits the rest of a block off as a free one; a small rest stays part of it.
     fn split(&mut self, block: Block, size: u64) {
         let state = self.blocks[block.0];
         let left = state.size - size;
@@ -192,18 +196,13 @@ impl Allocator {
     fn add_free(&mut self, block: Block) {
         let state = &mut self.blocks[block.0];
         state.is_free = true;
-        let entry = (state.size, block);
-        let pool = &mut self.free[usize::from(state.is_small)];
-        pool.insert(pool.partition_point(|other| *other < entry), entry);
+        self.free[usize::from(state.is_small)].insert((state.size, block));
     }
 
     fn remove_free(&mut self, block: Block) {
         let state = &mut self.blocks[block.0];
         state.is_free = false;
-        let entry = (state.size, block);
-        let pool = &mut self.free[usize::from(state.is_small)];
-        let at = pool.partition_point(|other| *other < entry);
-        pool.remove(at);
+        self.free[usize::from(state.is_small)].remove(&(state.size, block));
     }
 }
 
@@ -218,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn segments_are_as_large_as_pytorch_makes_them() {
+    fn sizes_of_segments() {
         let mut allocator = Allocator::default();
         // 1,000 bytes are rounded to 1,024, in a segment of 2 MiB; 1 MiB more goes into it, 1 MiB again does not.
         let sizes = [
@@ -240,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn neighbours_in_a_segment_become_one_and_others_do_not() {
+    fn merging_inside_a_segment_alone() {
         let mut allocator = Allocator::default();
         let whole = allocator.take(64.0 * MIB);
         allocator.give(whole);
@@ -261,12 +260,12 @@ mod tests {
         allocator.take(65.0 * MIB);
         assert!(
             (reserved(&allocator) - 130.0).abs() < 1e-9,
-            "66 more: nothing that is free is large enough"
+            "66 more: every free block is too small"
         );
     }
 
     #[test]
-    fn the_smallest_block_that_is_large_enough_is_taken() {
+    fn best_fit() {
         let mut allocator = Allocator::default();
         let blocks = [40.0, 20.0, 30.0].map(|size| allocator.take(size * MIB));
         for block in blocks {
@@ -282,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn expandable_segments_grow_at_their_end() {
+    fn growth_of_expandable_segments() {
         let mut allocator = Allocator::new(true);
         let first = allocator.take(64.0 * MIB);
         let second = allocator.take(16.0 * MIB);
@@ -292,7 +291,7 @@ mod tests {
         allocator.take(90.0 * MIB);
         assert!(
             (reserved(&allocator) - 100.0).abs() < 1e-9,
-            "what is free at the end is used"
+            "the free end is used"
         );
     }
 }

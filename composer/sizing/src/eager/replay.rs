@@ -1,9 +1,8 @@
-//! Layers run through the allocator: forward and backward, each tensor taken and given back when PyTorch does so.
+//! Forward and backward passes of a layer through the allocator, in PyTorch's order.
 //!
-//! A [`Graph`] is a layer's operations. Forward, an output lives until the last operation that takes it, or until the
-//! backward pass has used it where one keeps it. Backward, each operation takes the gradients of its inputs and of its
-//! weights, then gives back its own gradient and what it kept. Gradients that meet are added in place where nothing
-//! else holds one of them.
+//! A [`Graph`] is a layer's operations. Forward, an output lives until its last use, or until the backward pass has used it.
+//! Backward, an operation takes the gradients of its inputs and of its weights, then gives back the gradient of its output
+//! and its saved tensors. Two gradients of one tensor are added in place if one of them has no other user.
 
 use crate::eager::allocator::{Allocator, Block};
 use crate::eager::tape::{Op, Tape, Tensor, Weights};
@@ -31,7 +30,7 @@ impl Graph {
         (graph, Tensor::whole(0, input))
     }
 
-    /// All that it multiplies with.
+    /// Weights of all its operations.
     pub fn weights(&self) -> impl Iterator<Item = Weights> + '_ {
         self.nodes.iter().filter_map(|node| node.weights)
     }
@@ -63,7 +62,7 @@ impl Graph {
         most
     }
 
-    /// What goes to the cache, in bytes.
+    /// Bytes of its copies in the cache.
     pub fn cached(&self) -> impl Iterator<Item = f64> + '_ {
         self.cached.iter().map(|id| self.nodes[id - 1].out)
     }
@@ -106,38 +105,24 @@ struct Storage {
     users: u32,
 }
 
-/// What a forward pass left for the backward one.
+/// Tensors saved by a forward pass for the backward one.
 #[derive(Debug, Default)]
 pub(crate) struct Saved {
     /// By tensor; the input of the layer is the first.
     tensors: Vec<Option<Storage>>,
     beside: Vec<Vec<Block>>,
-    /// What the caller keeps, and gives back.
+    /// The tensor that outlives the backward pass, for the caller to give back.
     pub outlives: Option<Block>,
     pub cached: Vec<Block>,
 }
 
-/// A gradient, whole or of a part.
-#[derive(Clone, Copy, Debug)]
-struct Gradient {
-    /// An index of the storages of gradients.
-    at: usize,
-    part: u8,
-}
+/// The most parts of a tensor, the whole among them.
+const PARTS: usize = 6;
 
-/// The state of a process: its allocator, and gradients of weights in the order of the graphs.
-#[derive(Debug)]
-pub(crate) struct Process {
-    pub memory: Allocator,
-}
+/// Gradients of a tensor that have arrived, by part: numbers of storages.
+type Arrived = [Option<usize>; PARTS];
 
-impl Process {
-    pub fn new(expandable: bool) -> Process {
-        Process {
-            memory: Allocator::new(expandable),
-        }
-    }
-
+impl Allocator {
     /// Runs a layer on an input that the caller holds, and gives its output. With `saves`, what the backward pass needs
     /// stays; the input stays the caller's in any case.
     pub fn forward(&mut self, graph: &Graph, input: Block, saves: bool) -> (Block, Saved) {
@@ -161,11 +146,11 @@ impl Process {
             let copied = node.weights.map_or(0.0, |w| w.elements * w.copied);
             let mut beside = Vec::new();
             if copied > 0.0 {
-                beside.push(self.memory.take(copied));
+                beside.push(self.take(copied));
             }
-            blocks[id] = Some(self.memory.take(node.out));
+            blocks[id] = Some(self.take(node.out));
             if node.beside > 0.0 {
-                beside.push(self.memory.take(node.beside));
+                beside.push(self.take(node.beside));
             }
             self.give_back(unpacked);
             if saves {
@@ -174,7 +159,7 @@ impl Process {
                     keep(&mut saved, &blocks, id);
                 }
             } else {
-                beside.into_iter().for_each(|block| self.memory.give(block));
+                beside.into_iter().for_each(|block| self.give(block));
             }
             for input in node.inputs() {
                 self.drop_use(&mut uses, &blocks, &saved, input.id);
@@ -200,12 +185,12 @@ impl Process {
     /// The matrix that an operation unpacks while it computes.
     fn unpack(&mut self, node: &Op) -> Option<Block> {
         let bytes = node.weights.map_or(0.0, |w| w.elements * w.unpacked);
-        (bytes > 0.0).then(|| self.memory.take(bytes))
+        (bytes > 0.0).then(|| self.take(bytes))
     }
 
     fn give_back(&mut self, block: Option<Block>) {
         if let Some(block) = block {
-            self.memory.give(block);
+            self.give(block);
         }
     }
 
@@ -222,103 +207,86 @@ impl Process {
             block: gradient,
             users: 1,
         }];
-        let mut waiting: Vec<Vec<Gradient>> = vec![Vec::new(); graph.nodes.len() + 1];
         let last = graph.nodes.len();
-        waiting[last].push(Gradient { at: 0, part: 0 });
+        let mut waiting: Vec<Arrived> = vec![[None; PARTS]; last + 1];
+        waiting[last][0] = Some(0);
         let mut weight = gradients.len();
         for (at, node) in graph.nodes.iter().enumerate().rev() {
             let id = at + 1;
             weight -= usize::from(node.weights.is_some());
-            let arrived = std::mem::take(&mut waiting[id]);
-            if let Some(own) = self.whole(&mut storages, arrived, node.out) {
-                let scratch = (node.scratch > 0.0).then(|| self.memory.take(node.scratch));
+            if let Some(own) = self.whole(&mut storages, waiting[id], node.out) {
+                let scratch = (node.scratch > 0.0).then(|| self.take(node.scratch));
                 let unpacked = self.unpack(node);
                 for input in node.inputs() {
                     let new = if node.passes {
-                        storages[own.at].users += 1;
-                        own.at
+                        storages[own].users += 1;
+                        own
                     } else {
                         self.store(&mut storages, input.bytes)
                     };
-                    let new = Gradient {
-                        at: new,
-                        part: input.part,
-                    };
-                    self.accumulate(&mut storages, &mut waiting[input.id], new, input.bytes);
+                    let slot = &mut waiting[input.id][usize::from(input.part)];
+                    *slot = Some(match *slot {
+                        None => new,
+                        Some(old) => self.sum(&mut storages, old, new, input.bytes),
+                    });
                 }
                 if let Some(w) = node.weights.filter(|w| w.gradient > 0.0) {
-                    let block = self.memory.take(w.elements * w.gradient);
+                    let block = self.take(w.elements * w.gradient);
                     match gradients[weight] {
                         None => gradients[weight] = Some(block),
-                        Some(_) => self.memory.give(block),
+                        Some(_) => self.give(block),
                     }
                 }
                 self.give_back(unpacked);
                 self.give_back(scratch);
-                self.release(&mut storages, own.at);
+                self.release(&mut storages, own);
             }
             self.forget(&mut saved, node, id);
         }
-        let arrived = std::mem::take(&mut waiting[0]);
-        let input = self.whole(&mut storages, arrived, graph.input);
-        input.map_or(gradient, |own| storages[own.at].block)
+        let input = self.whole(&mut storages, waiting[0], graph.input);
+        input.map_or(gradient, |own| storages[own].block)
     }
 
-    /// One gradient of what arrived: parts are put together.
-    fn whole(&mut self, storages: &mut Vec<Storage>, arrived: Vec<Gradient>, bytes: f64) -> Option<Gradient> {
-        match arrived.as_slice() {
-            [] => None,
-            [one] if one.part == 0 => Some(*one),
-            parts => {
-                let at = self.store(storages, bytes);
-                for part in parts {
-                    self.release(storages, part.at);
-                }
-                Some(Gradient { at, part: 0 })
-            }
+    /// One gradient: the one that arrived for the whole tensor, or a new one put together from its parts.
+    fn whole(&mut self, storages: &mut Vec<Storage>, arrived: Arrived, bytes: f64) -> Option<usize> {
+        if arrived[1..].iter().all(Option::is_none) {
+            return arrived[0];
         }
+        let whole = self.store(storages, bytes);
+        for part in arrived.into_iter().flatten() {
+            self.release(storages, part);
+        }
+        Some(whole)
     }
 
     /// A new storage: its number.
     fn store(&mut self, storages: &mut Vec<Storage>, bytes: f64) -> usize {
-        let block = self.memory.take(bytes);
+        let block = self.take(bytes);
         storages.push(Storage { block, users: 1 });
         storages.len() - 1
     }
 
-    /// Adds a gradient to that of the same tensor: in place where nothing else holds one of the two.
-    fn accumulate(
-        &mut self,
-        storages: &mut Vec<Storage>,
-        waiting: &mut Vec<Gradient>,
-        new: Gradient,
-        bytes: f64,
-    ) {
-        let Some(old) = waiting.iter_mut().find(|old| old.part == new.part) else {
-            waiting.push(new);
-            return;
-        };
-        let at = match (storages[old.at].users, storages[new.at].users) {
-            (1, _) => old.at,
-            (_, 1) => new.at,
+    /// The sum of two gradients of one tensor, in place where one of them has no other user.
+    fn sum(&mut self, storages: &mut Vec<Storage>, old: usize, new: usize, bytes: f64) -> usize {
+        let sum = match (storages[old].users, storages[new].users) {
+            (1, _) => old,
+            (_, 1) => new,
             _ => self.store(storages, bytes),
         };
-        for gone in [old.at, new.at] {
-            if gone != at {
-                self.release(storages, gone);
-            }
+        for gone in [old, new].into_iter().filter(|gone| *gone != sum) {
+            self.release(storages, gone);
         }
-        old.at = at;
+        sum
     }
 
     fn release(&mut self, storages: &mut [Storage], at: usize) {
         storages[at].users -= 1;
         if storages[at].users == 0 {
-            self.memory.give(storages[at].block);
+            self.give(storages[at].block);
         }
     }
 
-    /// Gives back what an operation kept, once nothing else needs it.
+    /// Gives back the tensors saved for an operation alone.
     fn forget(&mut self, saved: &mut Saved, node: &Op, id: usize) {
         for id in node.kept(id) {
             let Some(storage) = &mut saved.tensors[id] else {
@@ -328,11 +296,11 @@ impl Process {
             if storage.users == 0 {
                 let block = storage.block;
                 saved.tensors[id] = None;
-                self.memory.give(block);
+                self.give(block);
             }
         }
         for block in std::mem::take(&mut saved.beside[id]) {
-            self.memory.give(block);
+            self.give(block);
         }
     }
 }
@@ -370,57 +338,57 @@ mod tests {
         graph
     }
 
-    fn live(process: &Process) -> f64 {
-        process.memory.most_live() as f64 / MIB
+    fn live(memory: &Allocator) -> f64 {
+        memory.most_live() as f64 / MIB
     }
 
     #[test]
-    fn what_is_not_needed_again_goes_as_soon_as_it_was_used() {
+    fn release_after_the_last_use() {
         let graph = graph();
-        let mut process = Process::new(false);
-        let input = process.memory.take(MIB);
-        let (output, saved) = process.forward(&graph, input, false);
+        let mut memory = Allocator::default();
+        let input = memory.take(MIB);
+        let (output, saved) = memory.forward(&graph, input, false);
         // The input, and both sides of the activation.
-        assert!((live(&process) - 9.0).abs() < 1e-6, "{}", live(&process));
+        assert!((live(&memory) - 9.0).abs() < 1e-6, "{}", live(&memory));
         assert!((graph.most_live() / MIB - 8.0).abs() < 1e-6);
         assert!(saved.cached.is_empty());
         assert!(graph.keeps_input());
-        process.memory.give(output);
-        process.memory.give(input);
+        memory.give(output);
+        memory.give(input);
     }
 
     #[test]
-    fn the_backward_pass_takes_gradients_and_gives_back_what_was_kept() {
+    fn gradients_and_saved_tensors_in_the_backward_pass() {
         let graph = graph();
-        let mut process = Process::new(false);
-        let input = process.memory.take(MIB);
-        let (output, saved) = process.forward(&graph, input, true);
+        let mut memory = Allocator::default();
+        let input = memory.take(MIB);
+        let (output, saved) = memory.forward(&graph, input, true);
         let mut gradients = vec![None; 2];
-        let found = process.backward(&graph, saved, output, &mut gradients);
+        let found = memory.backward(&graph, saved, output, &mut gradients);
         // Kept 1 + 4 + 4; then the output's gradient, that of the activation, and a matrix's: 1 + 4 + 4.
-        assert!((live(&process) - 18.0).abs() < 1e-6, "{}", live(&process));
+        assert!((live(&memory) - 18.0).abs() < 1e-6, "{}", live(&memory));
         assert!(gradients.iter().all(Option::is_some));
         for block in gradients.into_iter().flatten().chain([found, input]) {
-            process.memory.give(block);
+            memory.give(block);
         }
         // All of it is free again: as much as was live fits without another segment.
-        let before = process.memory.reserved();
-        process.memory.take(4.0 * MIB);
-        assert_eq!(process.memory.reserved(), before);
+        let before = memory.reserved();
+        memory.take(4.0 * MIB);
+        assert_eq!(memory.reserved(), before);
     }
 
     #[test]
-    fn gradients_of_parts_are_put_together() {
+    fn one_gradient_of_several_parts() {
         let (mut graph, x) = Graph::new(MIB, 4.0);
         let (gate, up) = (x.part(1, 2.0), x.part(2, 2.0));
         graph.op(Op::new(&[gate, up], 2.0).keeps(0b11));
-        let mut process = Process::new(false);
-        let input = process.memory.take(4.0 * MIB);
-        let (output, saved) = process.forward(&graph, input, true);
-        let gradient = process.backward(&graph, saved, output, &mut []);
+        let mut memory = Allocator::default();
+        let input = memory.take(4.0 * MIB);
+        let (output, saved) = memory.forward(&graph, input, true);
+        let gradient = memory.backward(&graph, saved, output, &mut []);
         // The input and the output's gradient, two parts, then the whole with the parts.
-        assert!((live(&process) - 12.0).abs() < 1e-6, "{}", live(&process));
-        process.memory.give(gradient);
-        process.memory.give(input);
+        assert!((live(&memory) - 12.0).abs() < 1e-6, "{}", live(&memory));
+        memory.give(gradient);
+        memory.give(input);
     }
 }

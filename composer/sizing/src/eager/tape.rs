@@ -1,4 +1,4 @@
-//! What the operations of a layer do with memory: what comes out, and what the backward pass needs of it.
+//! Memory of a layer's operations: their outputs, and the tensors saved for the backward pass.
 //!
 //! A layer is described once ([`crate::layer`]), operation by operation, as its class in transformers runs them. Two
 //! readers follow the description: [`Kept`] adds up what stays until the backward pass, and a [`crate::eager::replay::Graph`]
@@ -24,7 +24,7 @@ impl Tensor {
     }
 }
 
-/// What an operation multiplies with.
+/// The weights of an operation.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Weights {
     pub elements: f64,
@@ -157,7 +157,7 @@ pub(crate) trait Tape {
 
     fn section(&mut self, _section: Section) {}
 
-    /// What goes to the cache, as the cache has it: a copy that stays.
+    /// A copy in the cache, which stays.
     fn cache(&mut self, tensor: Tensor) -> Tensor {
         tensor
     }
@@ -166,7 +166,7 @@ pub(crate) trait Tape {
 /// The most tensors of a layer.
 const MOST: usize = 160;
 
-/// What a layer keeps for the backward pass, in bytes for each token, by section.
+/// Tensors saved by a layer for the backward pass, in bytes for each token, by section.
 pub(crate) struct Kept {
     sizes: [f64; MOST],
     kept: [bool; MOST],
@@ -225,7 +225,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_several_operations_need_is_kept_once() {
+    fn shared_inputs_counted_once() {
         let (mut kept, x) = Kept::new(8.0);
         let gate = kept.op(Op::new(&[x], 4.0).keeps(1));
         let up = kept.op(Op::new(&[x.part(1, 2.0)], 4.0).keeps(1));

@@ -214,7 +214,7 @@ impl<'a> Memo<'a> {
             .reserved_safe(&job.framework, parallel.gpus(), &peak)
         {
             Some(bound) => bound,
-            None => training::reserved_once(self.model, &peak, job, &parallel, &self.steps)?.safe,
+            None => training::reserved(self.model, &peak, job, &parallel, &self.steps)?.safe,
         };
         Ok(Some(Bytes(
             (bound.max(0.0).ceil() as u64).saturating_add(ROUNDING),

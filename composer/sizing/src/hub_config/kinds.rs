@@ -42,12 +42,18 @@ pub(super) fn of(fields: &Fields) -> Option<Kind> {
     known.map(|(_, kind)| kind)
 }
 
+/// Names of models have no underscores.
+fn begins_with(name: &str, model_type: &str) -> bool {
+    let mut letters = name.bytes();
+    let mut wanted = model_type.bytes().filter(|letter| *letter != b'_');
+    wanted.all(|letter| letters.next() == Some(letter))
+}
+
 /// The family of a model whose name begins as a kind of models is called, if it has such an MLP and experts as they do.
 pub(crate) fn family_named(name: &str, mlp: Mlp, has_experts: bool) -> Option<Family> {
     let name = name.to_ascii_lowercase();
     let begins = known::all().filter(|(model_type, kind)| {
-        (kind.mlp, kind.mixture.is_some()) == (mlp, has_experts)
-            && name.starts_with(&model_type.replace('_', ""))
+        (kind.mlp, kind.mixture.is_some()) == (mlp, has_experts) && begins_with(&name, model_type)
     });
     begins
         .max_by_key(|(model_type, _)| model_type.len())

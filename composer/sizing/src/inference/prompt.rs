@@ -154,7 +154,7 @@ pub(super) fn layers<'a>(model: &'a Model, job: &Inference, layout: Layout, engi
 }
 
 /// The prompt is longer than the window of some layers.
-pub(super) fn beyond_window(model: &Model, job: &Inference) -> bool {
+fn beyond_window(model: &Model, job: &Inference) -> bool {
     model
         .window
         .is_some_and(|window| job.prompt_tokens > window.tokens)

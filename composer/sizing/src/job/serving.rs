@@ -1,8 +1,8 @@
 //! What serving a model depends on.
 
-use super::{AllocatorMode, Attention, WeightFormat};
+use super::{AllocatorMode, Attention, WeightFormat, is_default};
 use crate::constants::{Constants, Engine};
-use crate::overhead::{Software, Use};
+use crate::overhead::{Purpose, Software};
 use crate::version::Version;
 use serde::{Deserialize, Serialize};
 
@@ -19,9 +19,9 @@ pub struct Inference {
     /// Requests whose cache is held at once.
     pub concurrency: u64,
     /// Of a library; servers bring kernels of their own.
-    #[serde(default = "fused", skip_serializing_if = "is_fused")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub attention: Attention,
-    #[serde(default, skip_serializing_if = "AllocatorMode::is_usual")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub allocator: AllocatorMode,
     /// Logits of the whole prompt in fp32, as some libraries compute them; servers need only the last.
     pub prompt_logits: bool,
@@ -34,14 +34,6 @@ pub struct Inference {
     pub cuda: Option<Version>,
 }
 
-fn fused() -> Attention {
-    Attention::Flash
-}
-
-fn is_fused(attention: &Attention) -> bool {
-    *attention == fused()
-}
-
 impl Inference {
     pub(crate) fn software(&self) -> Software<'_> {
         let serving = &Constants::builtin().serving;
@@ -49,9 +41,9 @@ impl Inference {
             name: &self.engine,
             version: self.framework_version,
             cuda: self.cuda,
-            use_of: match serving.engine(&self.engine).is_some_and(Engine::is_library) {
-                true => Use::Serving,
-                false => Use::Server,
+            purpose: match serving.engine(&self.engine).is_some_and(Engine::is_library) {
+                true => Purpose::Serving,
+                false => Purpose::Server,
             },
         }
     }
@@ -66,7 +58,7 @@ impl Default for Inference {
             prompt_tokens: 3072,
             generated_tokens: 1024,
             concurrency: 8,
-            attention: fused(),
+            attention: Attention::Flash,
             allocator: AllocatorMode::Fixed,
             prompt_logits: false,
             engine: Constants::builtin().serving.default.clone(),

@@ -85,7 +85,7 @@ impl Layers<'_> {
         (query, key)
     }
 
-    /// What attention makes of queries, keys and values.
+    /// Attention on queries, keys and values.
     fn weighed(&self, tape: &mut impl Tape, query: Tensor, key: Tensor, value: Tensor) -> Tensor {
         let e = self.element;
         let (q, kv) = self.widths();

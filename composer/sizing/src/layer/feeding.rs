@@ -1,4 +1,4 @@
-//! What stands beside attention: an MLP, or a router and experts.
+//! MLPs, and routers with experts.
 
 use super::{Layers, Role};
 use crate::eager::tape::{Op, Tape, Tensor};
@@ -114,7 +114,7 @@ impl Layers<'_> {
         tape.op(Op::new(&[sum, shared], e * self.outside()).passes())
     }
 
-    /// Bytes of an element of what is weighed: some routers keep their weights in fp32, and the product with them is.
+    /// Bytes of an element of the weighted outputs: fp32 where the router keeps its weights so.
     fn weighs_in(&self) -> f64 {
         match self.model.family {
             Family::Deepseek | Family::Glm4Moe => 4.0,

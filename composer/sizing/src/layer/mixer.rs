@@ -1,4 +1,4 @@
-//! What stands in the place of attention and keeps a state.
+//! Layers with a state in place of attention.
 
 use super::{Layers, Role};
 use crate::eager::tape::{Op, Tape, Tensor};
@@ -28,7 +28,7 @@ impl Layers<'_> {
         out
     }
 
-    /// What a mixer keeps between its matrices.
+    /// Saved tensors of a mixer between its matrices.
     fn inside_mixer(&self, linear: Linear) -> f64 {
         let e = self.element;
         let (key, value) = (linear.key() as f64, linear.value() as f64);

@@ -1,6 +1,6 @@
 //! The rows of `hw-profiles/sizing/overhead.toml`, and which of them holds.
 
-use super::{Card, Links, Maker, Software, Use};
+use super::{Card, Links, Maker, Purpose, Software};
 use crate::constants::{Claim, Figure, Range};
 use crate::version::Version;
 use serde::Deserialize;
@@ -33,11 +33,11 @@ pub(super) struct Context {
 
 impl Context {
     /// What is loaded beside the context.
-    pub fn kernels(&self, use_of: Use) -> Option<&Range> {
-        match use_of {
-            Use::Server => None,
-            Use::Serving => self.serving.as_ref(),
-            Use::Training => self.training.as_ref(),
+    pub fn kernels(&self, purpose: Purpose) -> Option<&Range> {
+        match purpose {
+            Purpose::Server => None,
+            Purpose::Serving => self.serving.as_ref(),
+            Purpose::Training => self.training.as_ref(),
         }
     }
 }

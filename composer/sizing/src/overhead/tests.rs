@@ -5,7 +5,7 @@ const PYTORCH: Software<'_> = Software {
     name: "pytorch",
     version: None,
     cuda: None,
-    use_of: Use::Server,
+    purpose: Purpose::Server,
 };
 
 fn gpus(card: Card, ways: Parallel) -> Vec<(String, f64, f64)> {
@@ -126,7 +126,7 @@ fn the_version_decides_how_kernels_are_loaded_and_trees_connected() {
     let newer = of("h200-sxm-141gb");
     assert_eq!(point(newer, PYTORCH), Bytes::from_gib(0.604));
     let trains = Software {
-        use_of: Use::Training,
+        purpose: Purpose::Training,
         ..PYTORCH
     };
     assert_eq!(kernels(newer, &PYTORCH), None);

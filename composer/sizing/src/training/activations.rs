@@ -21,7 +21,7 @@ pub(super) struct Layer {
     mlp: f64,
 }
 
-/// What layers of each kind keep, once it was asked for.
+/// Saved tensors of each kind of layer, computed at the first use.
 #[derive(Default)]
 pub(super) struct Known([OnceCell<Layer>; 9]);
 

@@ -23,6 +23,7 @@ use crate::error::SizingError;
 use crate::estimate::{Estimate, OFFLOADED, Term, WARNING, whole};
 use crate::job::within;
 use crate::job::{AllocatorMode, Job, Method, Offload, Optimizer, Precision, Sharding, Training};
+use crate::layer::is_replayable;
 use crate::model::Model;
 use crate::overhead::{self, Card};
 use crate::parallel::Parallel;
@@ -69,7 +70,7 @@ pub(crate) fn estimate_once(
     once: &Once,
 ) -> Result<Estimate, SizingError> {
     let peak = peak(model, job, parallel)?;
-    let reserved = reserved_once(model, &peak, job, parallel, once)?;
+    let reserved = reserved(model, &peak, job, parallel, once)?;
     let (middle, safe) = (reserved.middle / peak.bytes, reserved.safe / peak.bytes);
     let mut notes = notes(model, job, parallel, &peak);
     let mut terms = peak.terms;
@@ -166,22 +167,13 @@ fn framework(job: &Training) -> Result<&'static Framework, SizingError> {
         .ok_or_else(|| SizingError::bad("framework", &job.framework, &frameworks.names().join(", ")))
 }
 
-/// What steps on one GPU reserve, found once for all that ask: those of a search, which does for every card.
+/// Memory reserved by steps on one GPU, found once for all cards of a search.
 #[derive(Debug, Default)]
 pub(crate) struct Once(OnceCell<Option<f64>>);
 
-/// What PyTorch's caching allocator reserves for the peak: on one GPU as its operations run through it, elsewhere by the
+/// Memory reserved by PyTorch's caching allocator for the peak: on one GPU by the operations of a step, elsewhere by the
 /// framework's measured factor.
-pub fn reserved(
-    model: &Model,
-    peak: &Peak,
-    job: &Training,
-    parallel: &Parallel,
-) -> Result<Reserved, SizingError> {
-    reserved_once(model, peak, job, parallel, &Once::default())
-}
-
-pub(crate) fn reserved_once(
+pub(crate) fn reserved(
     model: &Model,
     peak: &Peak,
     job: &Training,
@@ -189,33 +181,26 @@ pub(crate) fn reserved_once(
     once: &Once,
 ) -> Result<Reserved, SizingError> {
     let framework = framework(job)?;
-    let factor = |factor: &Factor| Reserved {
-        middle: peak.bytes * factor.value,
-        safe: (peak.bytes * factor.safe.max(factor.value)).max(peak.safe_bytes),
+    let factor = |middle: f64, safe: f64| Reserved {
+        middle: peak.bytes * middle,
+        safe: (peak.bytes * safe.max(middle)).max(peak.safe_bytes),
     };
-    let usual = |figure: &Figure| Factor {
-        value: figure.value,
-        safe: framework.reserved_safe.value,
-        evidence: figure.evidence.clone(),
-    };
+    let of = |range: &Factor| factor(range.value, range.safe);
+    let usual = |figure: &Figure| factor(figure.value, framework.reserved_safe.value);
     if let Some(reserved) = replayed(model, peak, job, parallel, framework, once) {
         return Ok(reserved);
     }
     let training = &Constants::builtin().training;
     let mixed = framework.reserved_mixed.as_ref();
-    Ok(
-        match mixed.filter(|_| parallel.tensor > 1 || parallel.pipeline > 1) {
-            _ if job.allocator == AllocatorMode::Varying => factor(&training.reserved_varying),
-            _ if job.allocator == AllocatorMode::Expandable => factor(&training.reserved_expandable),
-            Some(mixed) => factor(mixed),
-            None if parallel.gpus() > 1 => factor(&usual(&framework.reserved_sharded)),
-            None => factor(&usual(&framework.reserved_alone)),
-        },
-    )
+    let mixed = mixed.filter(|_| parallel.tensor > 1 || parallel.pipeline > 1);
+    Ok(match (job.allocator, mixed) {
+        (AllocatorMode::Varying, _) => of(&training.reserved_varying),
+        (AllocatorMode::Expandable, _) => of(&training.reserved_expandable),
+        (AllocatorMode::Fixed, Some(mixed)) => of(mixed),
+        (AllocatorMode::Fixed, None) if parallel.gpus() > 1 => usual(&framework.reserved_sharded),
+        (AllocatorMode::Fixed, None) => usual(&framework.reserved_alone),
+    })
 }
-
-/// No GPU holds more: what a step would reserve there is not asked.
-const MOST: f64 = (1u64 << 39) as f64;
 
 /// The same from the operations of a step, where they are known.
 fn replayed(
@@ -227,7 +212,8 @@ fn replayed(
     once: &Once,
 ) -> Option<Reserved> {
     let replayed = framework.replayed.as_ref()?;
-    if job.allocator == AllocatorMode::Varying || *parallel != Parallel::SINGLE || peak.bytes > MOST {
+    let plain = job.allocator != AllocatorMode::Varying && *parallel == Parallel::SINGLE;
+    if !plain || !is_replayable(model, peak.bytes) {
         return None;
     }
     let stage = *rank::stages(model, job, parallel).first()?;

@@ -1,16 +1,15 @@
-//! Training steps on one GPU, run through PyTorch's allocator: how much more it reserves than the tensors need.
+//! Memory reserved for training steps on one GPU, by their operations in PyTorch's allocator.
 //!
-//! What is freed makes room for what has its size or less, in its segment. So gradients that are larger than the
-//! activations before them get segments of their own, and logits as large as no layer's tensor stay reserved for the
-//! next step's. Optimizer states come after the first step, so that the second is what counts.
+//! A freed block makes room for tensors of its size or less. So gradients larger than the activations before them get
+//! segments of their own, and the segments of logits, the largest tensors, stay reserved for the next step. Optimizer
+//! states come after the first step, so that the second one counts.
 
 use super::rank::Rank;
 use crate::constants::Constants;
-use crate::eager::allocator::Block;
-use crate::eager::replay::{Graph, Process, Saved};
+use crate::eager::allocator::{Allocator, Block};
+use crate::eager::replay::{Graph, Saved};
 use crate::eager::tape::{Op, Tape, Weights};
 use crate::job::{AllocatorMode, Loss, Method, Offload, Recompute};
-use crate::layer::Kind;
 use crate::model::Family;
 
 const STEPS: usize = 2;
@@ -24,24 +23,16 @@ struct Layer<'a> {
 }
 
 impl Rank<'_> {
-    /// What is reserved for steps on one GPU, in bytes. None where the step is no plain one: with weights on the host or
-    /// unpacked by the graph, or with a choice of what is computed again that the operations do not tell.
+    /// Reserved bytes for steps on one GPU. None with weights on the host or unpacked by the graph, and for selective
+    /// recomputation.
     pub fn replayed(&self) -> Option<f64> {
         let plain = matches!(self.job.recompute, Recompute::None | Recompute::Full);
         let unpacked_in_graph = self.job.method == Method::Qlora && self.job.frozen.is_unpacked_in_graph();
         if self.job.offload != Offload::None || !plain || unpacked_in_graph {
             return None;
         }
-        let layers = self.layers();
-        let graph = |kind: &Kind| (*kind, layers.graph(self.tokens(), kind.0, kind.1));
-        let graphs: Vec<(Kind, Graph)> = self.model.kinds().iter().map(graph).collect();
-        let of = |kind: Kind| {
-            graphs
-                .iter()
-                .find(|(known, _)| *known == kind)
-                .map(|(_, graph)| graph)
-        };
-        let layers: Vec<&Graph> = self.model.order().filter_map(of).collect();
+        let graphs = self.layers().graphs(self.tokens());
+        let layers = self.model.in_order(&graphs);
         let head = self.head_graph();
         let mut run = Run::new(self, &layers, &head);
         let steps = self.job.accumulation.min(2) as usize * STEPS;
@@ -51,7 +42,7 @@ impl Rank<'_> {
                 run.step();
             }
         }
-        Some(run.process.memory.reserved() as f64)
+        Some(run.memory.reserved() as f64)
     }
 
     /// How many of its weights the head has of its own: a norm, and a matrix unless it is the embedding's.
@@ -95,7 +86,7 @@ impl Rank<'_> {
 /// A process that trains.
 struct Run<'a> {
     rank: &'a Rank<'a>,
-    process: Process,
+    memory: Allocator,
     layers: Vec<Layer<'a>>,
     head: Layer<'a>,
     embedding: Option<Block>,
@@ -106,22 +97,20 @@ struct Run<'a> {
 
 impl<'a> Run<'a> {
     fn new(rank: &'a Rank<'a>, graphs: &[&'a Graph], head: &'a Graph) -> Run<'a> {
-        let mut process = Process::new(rank.job.allocator == AllocatorMode::Expandable);
+        let mut memory = Allocator::new(rank.job.allocator == AllocatorMode::Expandable);
         let layer = |graph: &'a Graph| Layer {
             graph,
             gradients: vec![None; graph.weights().count()],
         };
         // Weights stay: where they lie is not asked again.
-        process
-            .memory
-            .take(rank.embedding_matrix() * rank.layers().beside);
+        memory.take(rank.embedding_matrix() * rank.layers().beside);
         let of_head = head.weights().take(rank.own_head());
         for weights in graphs.iter().flat_map(|graph| graph.weights()).chain(of_head) {
-            process.memory.take(weights.elements * weights.stored);
+            memory.take(weights.elements * weights.stored);
         }
         Run {
             rank,
-            process,
+            memory,
             layers: graphs.iter().map(|graph| layer(graph)).collect(),
             head: layer(head),
             embedding: None,
@@ -137,7 +126,7 @@ impl<'a> Run<'a> {
     /// Forward and backward.
     fn micro_batch(&mut self) {
         let again = self.rank.job.recompute == Recompute::Full;
-        let mut x = self.process.memory.take(self.stream());
+        let mut x = self.memory.take(self.stream());
         let mut passed: Vec<(Block, Saved)> = Vec::new();
         let mut copies = Vec::new();
         for layer in &self.layers {
@@ -147,12 +136,12 @@ impl<'a> Run<'a> {
                 copies.extend(
                     bytes
                         .filter(|bytes| *bytes > 0.0)
-                        .map(|bytes| self.process.memory.take(bytes)),
+                        .map(|bytes| self.memory.take(bytes)),
                 );
             }
-            let (next, saved) = self.process.forward(layer.graph, x, !again);
+            let (next, saved) = self.memory.forward(layer.graph, x, !again);
             if !again && !layer.graph.keeps_input() {
-                self.process.memory.give(x);
+                self.memory.give(x);
             }
             passed.push((x, saved));
             x = next;
@@ -162,47 +151,48 @@ impl<'a> Run<'a> {
             let saved = match again {
                 false => saved,
                 true => {
-                    let (output, saved) = self.process.forward(layer.graph, input, true);
-                    self.process.memory.give(output);
+                    let (output, saved) = self.memory.forward(layer.graph, input, true);
+                    self.memory.give(output);
                     saved
                 }
             };
             gradient = self
-                .process
+                .memory
                 .backward(layer.graph, saved, gradient, &mut layer.gradients);
             if again || layer.graph.keeps_input() {
-                self.process.memory.give(input);
+                self.memory.give(input);
             }
         }
         self.embed(gradient);
         for output in std::mem::take(&mut self.outputs) {
-            self.process.memory.give(output);
+            self.memory.give(output);
         }
     }
 
-    /// The head forward and back, chunk by chunk where the loss is: the gradient of what came out of the layers.
+    /// The head forward and back: the gradient of the last layer's output. Of a loss in chunks one stands for all, as each
+    /// takes the memory of the one before.
     fn loss(&mut self, x: Block, copies: Vec<Block>) -> Block {
         let chunked = self.rank.job.loss == Loss::Chunked;
-        let together = chunked.then(|| self.process.memory.take(self.stream()));
-        let (loss, saved) = self.process.forward(self.head.graph, x, true);
+        let together = chunked.then(|| self.memory.take(self.stream()));
+        let (loss, saved) = self.memory.forward(self.head.graph, x, true);
         let gives_early = !chunked && !self.head.graph.keeps_input();
         if gives_early {
-            self.process.memory.give(x);
+            self.memory.give(x);
         }
         for copy in copies {
-            self.process.memory.give(copy);
+            self.memory.give(copy);
         }
         self.outputs.extend(saved.outlives);
         let gradient = self
-            .process
+            .memory
             .backward(self.head.graph, saved, loss, &mut self.head.gradients);
         if !gives_early {
-            self.process.memory.give(x);
+            self.memory.give(x);
         }
         match together {
             None => gradient,
             Some(whole) => {
-                self.process.memory.give(gradient);
+                self.memory.give(gradient);
                 whole
             }
         }
@@ -211,7 +201,7 @@ impl<'a> Run<'a> {
     /// The embedding's gradient is as large as the embedding, and added to what is there: of earlier micro-batches, or of
     /// the head where it has the same matrix.
     fn embed(&mut self, gradient: Block) {
-        let memory = &mut self.process.memory;
+        let memory = &mut self.memory;
         if self.rank.adapted() {
             memory.give(gradient);
             return;
@@ -255,7 +245,7 @@ impl<'a> Run<'a> {
             .chain(of_head);
         let trained = all.filter(|w| w.gradient > 0.0);
         let elements: Vec<(f64, f64)> = trained.map(|w| (w.elements, w.gradient)).collect();
-        let memory = &mut self.process.memory;
+        let memory = &mut self.memory;
         if !std::mem::replace(&mut self.has_states, true) {
             for (elements, _) in &elements {
                 for _ in 0..kept.elements as u64 {
@@ -281,7 +271,7 @@ impl<'a> Run<'a> {
         let gradients = self.layers.iter_mut().chain([&mut self.head]);
         let blocks = gradients.flat_map(|layer| layer.gradients.iter_mut());
         for block in blocks.chain([&mut self.embedding]).filter_map(Option::take) {
-            self.process.memory.give(block);
+            self.memory.give(block);
         }
     }
 }

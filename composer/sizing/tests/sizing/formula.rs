@@ -2,8 +2,8 @@
 
 use poolwright_sizing::inference::{self, Layout};
 use poolwright_sizing::job::{
-    AdapterType, Adapters, Attention, Inference, Loss, Method, Optimizer, Precision, Recompute, Targets,
-    Training, WeightFormat,
+    AdapterType, Adapters, Attention, Inference, Loss, Method, Optimizer, Precision, Recompute, Sharding,
+    Targets, Training, WeightFormat,
 };
 use poolwright_sizing::model::Mlp;
 use poolwright_sizing::training::{self, Peak, peak};
@@ -478,4 +478,50 @@ fn a_layout_without_gpus_is_refused() {
         .unwrap_err()
         .to_string();
     assert!(error.contains("data is 0"), "{error}");
+}
+
+/// Sizes beyond any GPU, and more layers than any model has, are answered by the share: the allocator's time grows with the
+/// layers, and its sizes are whole bytes.
+#[test]
+fn bounds_of_the_replayed_allocator() {
+    let formula = |model: &Model, prompt_tokens: u64, concurrency: u64| {
+        let job = Inference {
+            engine: "pytorch".into(),
+            prompt_tokens,
+            concurrency,
+            ..Inference::default()
+        };
+        let estimate = inference::estimate(model, &job, Layout::SINGLE, "NVIDIA").unwrap();
+        let allocator = estimate.terms.into_iter().find(|term| term.name == "allocator");
+        allocator.unwrap().formula
+    };
+    let usual = model("Llama-3.2-1B");
+    assert!(formula(&usual, 2048, 8).starts_with("by its operations"));
+    assert!(formula(&usual, 1 << 30, 1 << 20).starts_with("0.25 x"));
+    let deep = Model {
+        layers: 10_000,
+        hidden: 64,
+        ffn: 64,
+        params: 300_000_000,
+        ..usual.clone()
+    };
+    assert!(formula(&deep, 2048, 8).starts_with("0.25 x"));
+    let step = Training {
+        recompute: Recompute::None,
+        sharding: Sharding::None,
+        ..Training::new(Method::Full)
+    };
+    let ratio = |model: &Model, job: &Training| {
+        let estimate = training::estimate(model, job, &Parallel::SINGLE, "NVIDIA").unwrap();
+        let allocator = estimate.terms.into_iter().find(|term| term.name == "allocator");
+        allocator.unwrap().formula
+    };
+    assert!(!ratio(&usual, &step).starts_with("(1.050 - 1)"));
+    assert!(ratio(&deep, &step).starts_with("(1.050 - 1)"));
+    let vast = Training {
+        micro_batch: 1 << 20,
+        seq_len: 1 << 30,
+        ..step
+    };
+    assert!(ratio(&usual, &vast).starts_with("(1.050 - 1)"));
 }
