@@ -78,9 +78,10 @@ def read(report):
         finished = json.loads(line).get("ScenarioFinished")
         if not finished:
             continue
-        recorder = finished["recorder"]
+        # An empty map is left out: the time can end before an operation's first request.
+        recorder = {"interactions": {}, "checks": {}} | finished["recorder"]
         label = recorder["label"]
-        asked[label] += len(recorder["interactions"])
+        asked += Counter({label: len(recorder["interactions"])})
         checks = [check for checks in recorder["checks"].values() for check in checks]
         failures = [check["failure_info"]["failure"] if "failure_info" in check else check for check in checks if check["status"] == "failure"]
         breaches += [json.dumps(failure)[:600] for failure in failures]
