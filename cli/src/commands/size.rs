@@ -243,7 +243,8 @@ pub fn run(args: &SizeArgs, output: Output) -> Outcome {
     refuse_twice(args)?;
     args.layout.check(args.task)?;
     let mut settings = settings(job.job().map_err(refused)?, &args.set)?;
-    let stored = size::as_stored(&mut settings, &model, asks_for_weights(args)).map_err(refused)?;
+    let is_asked = |setting: &str| asks_for(args, setting);
+    let stored = size::as_stored(&mut settings, &model, is_asked).map_err(refused)?;
     let limits = args.layout.limits(host_slots);
     let fit = fit_calibrated(&model, &settings, &offers, limits, &calibration(args)?);
     let mut fit = fit.map_err(|error| {
@@ -269,13 +270,10 @@ fn calibration(args: &SizeArgs) -> Result<Calibration, Failure> {
     Ok(read.unwrap_or_default())
 }
 
-/// Whether the format of the weights was asked for.
-fn asks_for_weights(args: &SizeArgs) -> bool {
-    let sets = |setting: &String| {
-        let name = setting.split('=').next();
-        name.is_some_and(|name| name.trim() == "weights")
-    };
-    args.weights.is_some() || args.set.iter().any(sets)
+/// Whether this setting was asked for.
+fn asks_for(args: &SizeArgs, setting: &str) -> bool {
+    let sets = |set: &String| set.split('=').next().is_some_and(|name| name.trim() == setting);
+    (setting == "weights" && args.weights.is_some()) || args.set.iter().any(sets)
 }
 
 /// What an option says and --set says again, or --set twice.

@@ -144,24 +144,33 @@ pub(crate) fn set_all(job: &mut Job, set: &BTreeMap<String, Setting>) -> Result<
     Ok(())
 }
 
-/// Weights are served as the model's file says, unless something else is asked for or the engine does not read it; says so.
-/// A file whose words about it are not understood is sized for serving only where the format is asked for.
-pub fn as_stored(job: &mut Job, model: &Model, is_asked: bool) -> Result<Option<String>, ServiceError> {
+/// Weights and cache are served as the model's file says, unless something else is asked for or the engine does not read
+/// it; says so. A file whose words about it are not understood is sized for serving only where the format is asked for.
+pub fn as_stored(
+    job: &mut Job,
+    model: &Model,
+    is_asked: impl Fn(&str) -> bool,
+) -> Result<Option<String>, ServiceError> {
     let Job::Inference(serving) = job else {
         return Ok(None);
     };
-    match (model.stored, &model.stored_unread, is_asked) {
+    match (model.stored, &model.stored_unread, is_asked("weights")) {
         (Some(stored), _, false) => {
-            let usual = std::mem::replace(&mut serving.weights, stored);
-            if Job::Inference(serving.clone()).check().is_ok() {
-                return Ok(Some(format!(
-                    "weights in {stored}, as the model's file has them; --weights says otherwise"
-                )));
+            let usual = serving.clone();
+            serving.weights = stored.format;
+            let mut said = format!("weights in {}", stored.format);
+            if let Some(bytes) = stored.cache_bytes.filter(|_| !is_asked("cache_bytes")) {
+                serving.cache_bytes = bytes;
+                said += &format!(" and the cache in {bytes} B an element");
             }
-            serving.weights = usual;
+            if Job::Inference(serving.clone()).check().is_ok() {
+                let said = format!("{said}, as the model's file has them; --weights says otherwise");
+                return Ok(Some(said));
+            }
+            *serving = usual;
             Ok(Some(format!(
-                "weights in {usual}: {} does not read {stored}, which the model's file has; --weights says otherwise",
-                serving.engine
+                "weights in {}: {} does not read {}, which the model's file has; --weights says otherwise",
+                serving.weights, serving.engine, stored.format
             )))
         }
         (None, Some(unread), false) => Err(ServiceError::bad_request(format!("{}: {unread}", model.name))
@@ -255,7 +264,7 @@ pub(crate) fn need_of_model(spec: &DemandSpec, site: &Site<'_>) -> Result<Need, 
     let model = spec.resolved()?;
     let mut job = asked.job()?;
     set_all(&mut job, &spec.set)?;
-    let is_asked = spec.weights.is_some() || spec.set.contains_key("weights");
+    let is_asked = |name: &str| spec.set.contains_key(name) || (name == "weights" && spec.weights.is_some());
     let stored = as_stored(&mut job, &model, is_asked)?;
     let mut fit = size(&model, &job, &spec.offers(site)?, site)?;
     note(&mut fit, stored);

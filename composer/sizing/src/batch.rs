@@ -19,7 +19,7 @@ use crate::linear::{Linear, Mixer};
 use crate::model::{Experts, Family, Latent, Mlp, Model};
 use crate::named::named;
 use crate::need::Task;
-use crate::overhead::{self, Card, Links};
+use crate::overhead::{self, Card};
 use crate::parallel::Parallel;
 use crate::parameters;
 use crate::training;
@@ -195,7 +195,7 @@ pub(crate) fn card(row: &Row<'_>) -> Result<Card, SizingError> {
         let allowed = "a kind of GPU that `poolwright size --list kinds` has";
         SizingError::bad("gpu", format!("{name:?}"), allowed)
     })?;
-    Ok(Card::new(&kind.vendor, Links::of(kind)))
+    Ok(Card::of(kind))
 }
 
 /// A served model is divided by tensor and pipeline parallelism alone.

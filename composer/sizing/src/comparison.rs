@@ -275,6 +275,7 @@ mod tests {
             name: "small".into(),
             memory_nominal: Bytes::from_gib(4.0),
             memory_reported: None,
+            memory_usable: None,
             ..Profiles::builtin().by_name("t4-16gb").unwrap().clone()
         };
         let compared = compare(&Rule::builtin()[0], &small, 0.61).unwrap();

@@ -2,7 +2,7 @@
 
 use crate::error::{DataError, SizingError};
 use crate::job::{Optimizer, Precision, WeightFormat};
-use crate::overhead::{Maker, Overheads};
+use crate::overhead::Overheads;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use std::collections::BTreeMap;
@@ -235,18 +235,55 @@ pub struct TrainingConstants {
     pub bucket_elements: Figure,
 }
 
+/// Widths of experts that are rounded up to multiples, as kernels ask for.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Padding {
+    pub formats: Vec<WeightFormat>,
+    /// The model's width.
+    pub hidden: u64,
+    /// The width of an expert on each GPU.
+    pub width: u64,
+    pub evidence: String,
+}
+
+/// The batch that a server computes at its start, to find out how much memory it needs beside weights and cache.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Profiled {
+    /// Bytes for each request and entry of the vocabulary while tokens are chosen.
+    pub sampler: Factor,
+    /// Elements of 16 bits for each token, in units of the model's width, beside the widest part of a layer.
+    pub stream: Factor,
+    /// Defaults for GPUs of at least 70 GiB except A100, and for others.
+    pub large: Batch,
+    pub small: Batch,
+    pub evidence: String,
+}
+
+/// `max_num_seqs` and `max_num_batched_tokens`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Batch {
+    pub requests: u64,
+    pub tokens: u64,
+}
+
 /// A version of a serving engine.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Engine {
     pub name: String,
-    /// The vendor of the GPUs that the figures come from.
-    pub measured_on: Option<Maker>,
     pub activations_dense: Option<Range>,
     pub activations_experts: Option<Range>,
-    pub non_torch_single: Option<Range>,
-    pub non_torch_parallel: Option<Range>,
+    /// Activations by the batch of the profile run, in place of constants.
+    pub profiled: Option<Profiled>,
+    pub non_torch: Option<Range>,
+    /// How often it opens each communicator; once unless said.
+    pub communicators: Option<Figure>,
     pub graphs: Option<Range>,
+    /// Graphs are taken off its share before the cache is.
+    pub shares_graphs: Option<Claim>,
     /// What the matrix library keeps from the caching allocator.
     pub workspace: Option<Range>,
     /// Formats in which a tied embedding is held once more, as the head.
@@ -274,14 +311,13 @@ pub struct Engine {
     /// Its figures are estimates: few logs of it were found, or none.
     #[serde(default)]
     pub estimate: bool,
-    /// The kind of GPU, or the first part of its name, and the most GPUs that the figures come from.
-    pub measured_card: Option<String>,
-    pub measured_gpus: Option<u64>,
     /// The cache of a sequence is a multiple of so many tokens.
     pub block_tokens: Figure,
     /// Of models with linear attention the engine keeps states and cache in pages of one size: its blocks are as many
     /// tokens as a state takes, in multiples of so many.
     pub page_tokens: Option<Figure>,
+    /// Widths of experts in some formats are padded.
+    pub pads: Option<Padding>,
     /// The GPUs of a group share what a model has to see with.
     pub divides_vision: Option<Claim>,
     /// The share of a GPU that the engine takes at most unless told otherwise.
@@ -440,8 +476,7 @@ mod tests {
             for range in [
                 &engine.activations_dense,
                 &engine.activations_experts,
-                &engine.non_torch_single,
-                &engine.non_torch_parallel,
+                &engine.non_torch,
                 &engine.graphs,
             ]
             .into_iter()

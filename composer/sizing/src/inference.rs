@@ -7,10 +7,11 @@
 
 mod prompt;
 mod replay;
+mod server;
 
 use crate::constants::{Constants, Engine, Scope};
 use crate::error::SizingError;
-use crate::estimate::{Estimate, Term, WARNING, grouped};
+use crate::estimate::{Estimate, Term, WARNING, grouped, whole};
 use crate::job::{AllocatorMode, Inference, Job, MOST_REQUESTS, within};
 use crate::layer::is_replayable;
 use crate::linear::Mixer;
@@ -19,6 +20,7 @@ use crate::overhead::{self, Card};
 use crate::parallel::Parallel;
 use poolwright_model::units::Bytes;
 use serde::{Deserialize, Serialize};
+pub use server::{cache_note, cache_tokens};
 
 const CACHE: &str = "key/value cache";
 const WEIGHTS: &str = "weights";
@@ -58,23 +60,9 @@ pub fn estimate(
     let mut terms = tensors(model, job, layout)?;
     let engine = engine(job)?;
     terms.extend(reserved(model, job, layout, &terms)?);
-    let activations = if model.experts.is_some() {
-        &engine.activations_experts
-    } else {
-        &engine.activations_dense
-    };
-    terms.extend(
-        activations
-            .as_ref()
-            .map(|range| Term::constant("activations", range)),
-    );
+    terms.extend(server::activations(model, job, layout, engine, card));
     terms.extend(outside_torch(engine, job, layout, card));
-    terms.extend(
-        engine
-            .graphs
-            .as_ref()
-            .map(|range| Term::constant("graphs", range)),
-    );
+    terms.extend(server::graphs(job, engine));
     terms.push(overhead::context(card, &job.software()));
     terms.extend(overhead::kernels(card, &job.software()));
 
@@ -83,13 +71,6 @@ pub fn estimate(
     if let Some(context) = model.context.filter(|c| tokens > *c) {
         notes.push(format!(
             "{WARNING} {tokens} tokens are more than the model's context of {context}"
-        ));
-    }
-    if let Some(gpus) = engine.measured_gpus.filter(|gpus| layout.gpus() > *gpus) {
-        notes.push(format!(
-            "estimate: what {} takes beside weights and cache was measured on 1 to {gpus} GPUs; over {} it is counted as over {gpus}, with what the communication library takes more by its formula",
-            engine.name,
-            layout.gpus()
         ));
     }
     if model.linear.is_some() {
@@ -218,19 +199,6 @@ fn engine(job: &Inference) -> Result<&'static Engine, SizingError> {
         .ok_or_else(|| SizingError::bad("engine", &job.engine, &serving.names().join(", ")))
 }
 
-/// Where the engine's figures come from another kind of GPU.
-pub fn measured_elsewhere(job: &Inference, kind: &str) -> Option<String> {
-    let engine = engine(job).ok()?;
-    let card = engine
-        .measured_card
-        .as_deref()
-        .filter(|card| !kind.starts_with(card))?;
-    Some(format!(
-        "estimate: what {} takes beside weights and cache was measured on {card}, not on {kind}",
-        engine.name
-    ))
-}
-
 /// What share of a GPU of this memory the engine is to be given, where it takes a share of the whole.
 pub fn share_advice(job: &Inference, safe: Bytes, memory: Bytes) -> Option<String> {
     let engine = engine(job).ok()?;
@@ -277,15 +245,22 @@ fn held(model: &Model, layout: Layout) -> (u64, u64) {
 fn weights(model: &Model, job: &Inference, layout: Layout, engine: &Engine) -> Result<Term, SizingError> {
     let format = Constants::builtin().format(job.weights);
     let (routed, beside) = held(model, layout);
-    let (in_format, in_16_bit, embedding_bytes) = match format.scope {
-        Scope::All => (routed + beside, 0, format.bytes()),
-        Scope::Linears => (routed + beside, 0, 2.0),
+    let (of_routed, of_beside, embedding_bytes) = match format.scope {
+        Scope::All => (format.bytes(), format.bytes(), format.bytes()),
+        Scope::Linears => (format.bytes(), format.bytes(), 2.0),
         Scope::Experts if model.experts.is_none() => {
             let allowed = "a format for dense models: this one stores experts only, and the model has none";
             return Err(SizingError::bad("weights", job.weights, allowed));
         }
-        Scope::Experts => (routed, beside, 2.0),
+        Scope::Experts => (format.bytes(), 2.0, 2.0),
     };
+    // By the modules that the model's file leaves in 16 bits.
+    let mixed = model.stored.filter(|stored| stored.format == job.weights);
+    let (of_routed, of_beside) = match mixed.and_then(|stored| stored.parts) {
+        Some(parts) => (parts.routed, parts.beside),
+        None => (of_routed, of_beside),
+    };
+    let of_routed = of_routed * padded(model, job, layout, engine);
     // A stage holds the embedding or the head; a single stage both. Tables of every layer are with the embedding.
     let matrix = model.vocab * model.hidden;
     let tables = model.looked_up();
@@ -296,12 +271,12 @@ fn weights(model: &Model, job: &Inference, layout: Layout, engine: &Engine) -> R
     } else {
         model.embedding()
     } + tables;
-    let bytes =
-        format.bytes() * in_format as f64 + 2.0 * in_16_bit as f64 + embedding_bytes * embedding as f64;
-    let mut formula = format!("{} B x {}", format.bytes(), grouped(in_format));
-    if in_16_bit > 0 {
-        formula = format!("({formula} + 2 B x {})", grouped(in_16_bit));
-    }
+    let bytes = of_routed * routed as f64 + of_beside * beside as f64 + embedding_bytes * embedding as f64;
+    let part = |each: f64, count: u64| format!("{} B x {}", (each * 1e4).round() / 1e4, grouped(count));
+    let mut formula = match of_routed == of_beside || routed == 0 {
+        true => part(of_beside, routed + beside),
+        false => format!("({} + {})", part(of_routed, routed), part(of_beside, beside)),
+    };
     if layout.pipeline > 1 {
         let layers = stage_layers(model, layout);
         formula += &format!(" in {layers} of {} layers", model.layers);
@@ -316,6 +291,19 @@ fn weights(model: &Model, job: &Inference, layout: Layout, engine: &Engine) -> R
         engine.weights_safe.value,
         formula,
     ))
+}
+
+/// Experts with their padding over those without.
+fn padded(model: &Model, job: &Inference, layout: Layout, engine: &Engine) -> f64 {
+    let pads = engine
+        .pads
+        .as_ref()
+        .filter(|pads| pads.formats.contains(&job.weights));
+    let (Some(pads), Some(experts)) = (pads, model.experts) else {
+        return 1.0;
+    };
+    let over = |width: f64, unit: u64| (width / unit as f64).ceil() * unit as f64 / width;
+    over(model.hidden as f64, pads.hidden) * over(experts.ffn as f64 / layout.tensor as f64, pads.width)
 }
 
 /// It stays in 16 bits. The GPUs of a group share it where the engine says so, and the bound has it whole: some of its
@@ -496,63 +484,23 @@ fn held_cache(model: &Model, job: &Inference, layout: Layout, engine: &Engine) -
 
 /// What the process holds outside PyTorch, communication library included.
 fn outside_torch(engine: &Engine, job: &Inference, layout: Layout, card: Card) -> Vec<Term> {
-    let stated = match layout.gpus() {
-        1 => &engine.non_torch_single,
-        _ => &engine.non_torch_parallel,
-    };
-    let stated = stated.as_ref().map(|range| Term::constant("non-torch", range));
-    let ways = |layout: Layout| Parallel {
+    let own = engine.non_torch.as_ref();
+    let own = own.map(|range| Term::constant("non-torch", range));
+    let ways = Parallel {
         tensor: layout.tensor,
         pipeline: layout.pipeline,
         ..Parallel::SINGLE
     };
-    let collectives = overhead::collectives(card, &job.software(), &ways(layout));
-    match stated {
-        None => collectives,
-        Some(stated) if engine.measured_on == Some(card.maker) => {
-            let measured = Layout {
-                tensor: engine.measured_gpus.unwrap_or(layout.gpus()).min(layout.gpus()),
-                pipeline: 1,
-            };
-            let counted = overhead::collectives(card, &job.software(), &ways(measured));
-            let more = beyond(collectives, &counted, measured.gpus());
-            [stated].into_iter().chain(more).collect()
-        }
-        // The engine's figure holds another vendor's library: the greater counts.
-        Some(stated) => match collectives.iter().map(|term| term.safe).sum::<Bytes>() > stated.safe {
-            true => collectives,
-            false => vec![stated],
+    let times = engine.communicators.as_ref().map_or(1.0, |times| times.value);
+    let collectives = overhead::collectives(card, &job.software(), &ways);
+    let several = collectives.into_iter().map(|term| match times > 1.0 {
+        true => Term {
+            point: whole(term.point.0 as f64 * times),
+            safe: whole(term.safe.0 as f64 * times),
+            formula: format!("{times} x ({})", term.formula),
+            ..term
         },
-    }
-}
-
-/// What the communication library takes more than in the engine's figure.
-fn beyond(collectives: Vec<Term>, counted: &[Term], gpus: u64) -> Option<Term> {
-    let sums = |terms: &[Term]| {
-        let start = (Bytes(0), Bytes(0));
-        terms.iter().fold(start, |(point, safe), term| {
-            (point + term.point, safe + term.safe)
-        })
-    };
-    let ((point, safe), (counted_point, counted_safe)) = (sums(&collectives), sums(counted));
-    let (more_point, more_safe) = (
-        point.saturating_sub(counted_point),
-        safe.saturating_sub(counted_safe),
-    );
-    let terms: Vec<String> = collectives
-        .iter()
-        .map(|term| format!("{} {}", term.name, term.formula))
-        .collect();
-    (more_safe > Bytes(0)).then(|| Term {
-        name: "collectives".into(),
-        formula: format!(
-            "{:.2} GiB, less {:.2} of {gpus} GPUs, which the engine's figure has: {}",
-            point.gib(),
-            counted_point.gib(),
-            terms.join("; ")
-        ),
-        point: more_point,
-        safe: more_safe.max(more_point),
-        estimate: collectives.iter().any(|term| term.estimate),
-    })
+        false => term,
+    });
+    own.into_iter().chain(several).collect()
 }

@@ -395,7 +395,8 @@ impl Job {
                 let Some(engine) = serving.engine(&i.engine) else {
                     return Err(SizingError::bad("engine", &i.engine, &serving.names().join(", ")));
                 };
-                engine.check(i.weights)
+                engine.check(i.weights)?;
+                i.refuse_contradictions(engine)
             }
             Job::Training(t) => {
                 within("micro_batch", t.micro_batch, 1, 1 << 20)?;

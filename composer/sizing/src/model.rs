@@ -224,7 +224,7 @@ pub struct Model {
     pub assumed: Option<String>,
     /// How its file says that its weights are stored.
     #[serde(default)]
-    pub stored: Option<WeightFormat>,
+    pub stored: Option<Stored>,
     /// Why its file does not tell that, though it says something of it.
     #[serde(default)]
     pub stored_unread: Option<String>,
@@ -234,6 +234,37 @@ pub struct Model {
     /// Where the figures come from.
     #[serde(default)]
     pub source: String,
+}
+
+/// How weights are stored, and the cache where the file says that, too.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Stored {
+    pub format: WeightFormat,
+    /// Where not all matrices are in the format.
+    #[serde(default)]
+    pub parts: Option<StoredParts>,
+    /// Bytes of an element of the cache.
+    #[serde(default)]
+    pub cache_bytes: Option<u64>,
+}
+
+/// Bytes of a parameter on average: in routed experts, and beside them without embedding and head.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct StoredParts {
+    pub routed: f64,
+    pub beside: f64,
+}
+
+impl From<WeightFormat> for Stored {
+    fn from(format: WeightFormat) -> Self {
+        Stored {
+            format,
+            parts: None,
+            cache_bytes: None,
+        }
+    }
 }
 
 /// A vision tower with what leads from it to the language part.

@@ -42,6 +42,8 @@ pub struct Card {
     pub(crate) maker: Maker,
     /// None: not known, counted as those that take most.
     pub(crate) links: Option<Links>,
+    /// Servers take larger batches by default. None: not known, counted as if.
+    pub(crate) large: Option<bool>,
 }
 
 impl Card {
@@ -49,6 +51,22 @@ impl Card {
         Card {
             maker: vendor.parse().unwrap_or(Maker::Other),
             links,
+            large: None,
+        }
+    }
+
+    /// A kind of GPU.
+    pub fn of(kind: &GpuKind) -> Self {
+        Card::new(&kind.vendor, Links::of(kind)).with_memory(Some(&kind.name), kind.usable())
+    }
+
+    /// With what its memory decides: the defaults that vLLM has for GPUs of at least 70 GiB except A100
+    /// (`vllm/engine/arg_utils.py`, `get_batch_defaults`).
+    pub(crate) fn with_memory(self, kind: Option<&str>, memory: Bytes) -> Self {
+        let large = memory.gib() >= 70.0 && kind.is_none_or(|kind| !kind.starts_with("a100"));
+        Card {
+            large: Some(large),
+            ..self
         }
     }
 }

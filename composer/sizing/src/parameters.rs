@@ -44,7 +44,7 @@ fn mixers(model: &Model) -> u128 {
 
 /// The four matrices, or those of latent attention with the norms between them; with a gate, queries are made with
 /// as many elements more, and both queries and keys have a norm.
-fn attention(model: &Model) -> u128 {
+pub(crate) fn attention(model: &Model) -> u128 {
     let (h, heads) = (u128::from(model.hidden), u128::from(model.heads));
     match model.latent {
         Some(latent) => latent_attention(latent, h, heads),
@@ -77,7 +77,7 @@ pub(crate) fn latent_attention(latent: Latent, h: u128, heads: u128) -> u128 {
     query + key_and_value + heads * value * h + indexer
 }
 
-fn plain_mlp(model: &Model) -> u128 {
+pub(crate) fn plain_mlp(model: &Model) -> u128 {
     let (h, f) = (u128::from(model.hidden), u128::from(model.ffn));
     match model.mlp {
         Mlp::Gated => 3 * h * f,

@@ -7,7 +7,7 @@ use crate::error::SizingError;
 use crate::job::{Inference, Job, Method, Training};
 use std::str::FromStr;
 
-const SERVING: [&str; 11] = [
+const SERVING: [&str; 14] = [
     "weights",
     "cache_bytes",
     "prompt_tokens",
@@ -17,6 +17,9 @@ const SERVING: [&str; 11] = [
     "allocator",
     "prompt_logits",
     "engine",
+    "max_num_seqs",
+    "max_num_batched_tokens",
+    "enforce_eager",
     "framework_version",
     "cuda",
 ];
@@ -79,6 +82,9 @@ fn serving(job: &mut Inference, name: &str, value: &str) -> Result<(), SizingErr
         "concurrency" => job.concurrency = number(name, value)?,
         "attention" => job.attention = value.parse()?,
         "allocator" => job.allocator = value.parse()?,
+        "max_num_seqs" => job.max_num_seqs = Some(number(name, value)?),
+        "max_num_batched_tokens" => job.max_num_batched_tokens = Some(number(name, value)?),
+        "enforce_eager" => job.enforce_eager = read(name, value, "true, false")?,
         "prompt_logits" => job.prompt_logits = read(name, value, "true, false")?,
         "framework_version" => job.framework_version = Some(value.parse()?),
         "cuda" => job.cuda = Some(value.parse()?),
@@ -133,6 +139,8 @@ mod tests {
             ("cache_bytes", "1"),
             ("prompt_logits", "true"),
             ("engine", "llama.cpp"),
+            ("max_num_seqs", "64"),
+            ("enforce_eager", "true"),
             ("precision", "fp32"),
             ("recompute", "none"),
             ("attention", "eager"),

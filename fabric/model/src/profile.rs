@@ -34,9 +34,9 @@ const BUILTIN: [(&str, &str); 4] = [
     ),
 ];
 
-/// The least share of the nominal memory that a driver reports, over the kinds whose figure is known
-/// (B300: 275,040 of 294,912 MiB; a test holds it). Stands in where the reported figure is not known.
-const LEAST_REPORTED_SHARE: f64 = 0.93;
+/// The least share of the nominal memory that a program can have, over the kinds whose figure is known
+/// (MI350X: 251.98 of 288 GiB; a test holds it). Stands in where no figure is known.
+const LEAST_USABLE_SHARE: f64 = 0.874;
 
 /// How a GPU is mounted. What sits on a baseboard cannot be moved alone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -94,6 +94,9 @@ pub struct GpuKind {
     pub memory_nominal: Bytes,
     /// What the driver reports; ECC and firmware take their part first.
     pub memory_reported: Option<Bytes>,
+    /// The total that a program is told (`cudaMemGetInfo`, `hipMemGetInfo`): what the driver reserves is not in it.
+    #[serde(default)]
+    pub memory_usable: Option<Bytes>,
     pub memory_type: String,
     /// GB/s.
     pub bandwidth_gb_s: Option<f64>,
@@ -117,10 +120,21 @@ pub struct GpuKind {
 }
 
 impl GpuKind {
-    /// The memory to count on: as the driver reports it, else a lower bound from the nominal figure.
+    /// The memory that management tools show: as the driver reports it, else the least that it can be.
     pub fn memory(&self) -> Bytes {
-        self.memory_reported
-            .unwrap_or_else(|| Bytes::from_gib(self.memory_nominal.gib() * LEAST_REPORTED_SHARE))
+        self.memory_reported.unwrap_or_else(|| self.usable())
+    }
+
+    /// The memory that a program can have: as it is told, else as the driver reports it, else a lower bound from the
+    /// nominal figure ([`GpuKind::is_estimated`]).
+    pub fn usable(&self) -> Bytes {
+        let least = || Bytes::from_gib(self.memory_nominal.gib() * LEAST_USABLE_SHARE);
+        self.memory_usable.or(self.memory_reported).unwrap_or_else(least)
+    }
+
+    /// Nobody's figure of its memory was found.
+    pub fn is_estimated(&self) -> bool {
+        self.memory_usable.or(self.memory_reported).is_none()
     }
 
     /// What people call it.
@@ -350,16 +364,22 @@ mod tests {
 
     #[test]
     fn the_lower_bound_holds_for_every_known_figure() {
+        let mut estimated = Vec::new();
         for kind in Profiles::builtin().all() {
-            let least = kind.memory_nominal.gib() * LEAST_REPORTED_SHARE;
-            assert!(kind.memory().gib() >= least - 1e-6, "{}", kind.name);
+            let least = kind.memory_nominal.gib() * LEAST_USABLE_SHARE;
+            assert!(kind.usable().gib() >= least - 1e-6, "{}", kind.name);
+            assert!(kind.usable() <= kind.memory(), "{}", kind.name);
             assert!(kind.memory() <= kind.memory_nominal, "{}", kind.name);
+            estimated.extend(kind.is_estimated().then_some(kind.name.as_str()));
         }
-        let l40 = Profiles::builtin().by_name("l40-48gb").unwrap();
+        let of = |name| Profiles::builtin().by_name(name).unwrap();
+        assert_eq!(of("rtx-4090-24gb").usable(), Bytes::from_gib(23.52));
         assert_eq!(
-            (l40.memory_reported, l40.memory()),
-            (None, Bytes::from_gib(48.0 * 0.93))
+            (of("l40-48gb").memory_reported, of("l40-48gb").memory()),
+            (None, Bytes::from_gib(44.4))
         );
+        println!("without a figure: {}", estimated.join(", "));
+        assert!(estimated.len() <= 8, "{estimated:?}");
     }
 
     /// Fault 104: as recorded from services.

@@ -43,7 +43,10 @@ fn kinds(output: Output) -> Outcome {
             Cell::text(&kind.name),
             Cell::text(kind.display_name()),
             Cell::text(&kind.vendor),
-            Cell::bytes(kind.memory()),
+            match kind.is_estimated() {
+                true => Cell::both(format!("{} (estimate)", kind.usable()), kind.usable().0),
+                false => Cell::bytes(kind.usable()),
+            },
             Cell::watts(kind.tdp_w),
             Cell::dollars(kind.price_usd),
         ]);

@@ -6,8 +6,6 @@
 //! than 1 MiB would be left. Free neighbours become one block inside a segment, never across two: a freed activation
 //! does not make room for a larger gradient. With `expandable_segments` there is one segment that grows.
 
-use std::collections::BTreeSet;
-
 const MIB: u64 = 1 << 20;
 /// Sizes are multiples of this.
 const ROUND: u64 = 512;
@@ -37,7 +35,7 @@ pub(crate) struct Allocator {
     /// Numbers of blocks that are no more.
     unused: Vec<Block>,
     /// Free blocks by size: large, small.
-    free: [BTreeSet<(u64, Block)>; 2],
+    free: [Vec<(u64, Block)>; 2],
     /// The end of the one segment of each pool, where segments expand.
     ends: Option<[Option<Block>; 2]>,
     live: u64,
@@ -66,14 +64,11 @@ impl Allocator {
     pub fn take(&mut self, bytes: f64) -> Block {
         let size = (bytes.max(1.0).ceil() as u64).div_ceil(ROUND) * ROUND;
         let is_small = size <= SMALL;
-        let pool = &self.free[usize::from(is_small)];
-        let found = pool.range((size, Block(0))..).next().map(|(_, block)| *block);
-        let block = match found {
-            Some(block) => {
-                self.remove_free(block);
-                block
-            }
-            None => self.reserve(size, is_small),
+        let pool = &mut self.free[usize::from(is_small)];
+        let at = pool.partition_point(|free| *free < (size, Block(0)));
+        let block = match at < pool.len() {
+            true => pool.remove(at).1,
+            false => self.reserve(size, is_small),
         };
         self.split(block, size);
         self.blocks[block.0].is_free = false;
@@ -196,13 +191,17 @@ impl Allocator {
     fn add_free(&mut self, block: Block) {
         let state = &mut self.blocks[block.0];
         state.is_free = true;
-        self.free[usize::from(state.is_small)].insert((state.size, block));
+        let (pool, free) = (&mut self.free[usize::from(state.is_small)], (state.size, block));
+        pool.insert(pool.partition_point(|other| *other < free), free);
     }
 
     fn remove_free(&mut self, block: Block) {
         let state = &mut self.blocks[block.0];
         state.is_free = false;
-        self.free[usize::from(state.is_small)].remove(&(state.size, block));
+        let (pool, free) = (&mut self.free[usize::from(state.is_small)], (state.size, block));
+        if let Ok(at) = pool.binary_search(&free) {
+            pool.remove(at);
+        }
     }
 }
 

@@ -146,12 +146,20 @@ impl Sketch {
         if let Job::Inference(job) = memo.job() {
             advice = inference::share_advice(job, estimate.safe, offer.memory);
             let requests = inference::requests_note(job, &estimate, offer.memory);
-            let elsewhere = offer
-                .kind
-                .as_deref()
-                .and_then(|kind| inference::measured_elsewhere(job, kind));
-            let told = advice.clone().into_iter().chain(requests).chain(elsewhere);
+            let room = match self.found.division {
+                Division::Inference(layout) => {
+                    inference::cache_note(memo.model(), job, layout, &estimate, offer.memory)
+                }
+                Division::Training(_) => None,
+            };
+            let told = advice.clone().into_iter().chain(requests).chain(room);
             estimate.notes.extend(told);
+        }
+        if offer.estimated {
+            estimate.notes.push(format!(
+                "estimate: {} of memory, a share of what its name says: no figure was found",
+                offer.memory
+            ));
         }
         estimate
             .notes

@@ -15,8 +15,11 @@ pub struct Offer {
     /// What joins GPUs of NVIDIA, where that is known.
     #[serde(default)]
     pub links: Option<Links>,
-    /// As the driver reports it.
+    /// As a program is told.
     pub memory: Bytes,
+    /// Nobody's figure of it was found.
+    #[serde(default)]
+    pub estimated: bool,
     /// What it computes natively, where that is known.
     #[serde(default)]
     pub computes: Option<Vec<NumberFormat>>,
@@ -38,7 +41,8 @@ impl Offer {
             kind: Some(kind.name.clone()),
             vendor: kind.vendor.clone(),
             links: Links::of(kind),
-            memory: kind.memory(),
+            memory: kind.usable(),
+            estimated: kind.is_estimated(),
             computes: kind.computes.clone(),
             rates: Rates::of(kind),
             price_usd: kind.price_usd,
@@ -55,6 +59,7 @@ impl Offer {
             vendor: vendor.into(),
             links: None,
             memory,
+            estimated: false,
             computes: None,
             rates: None,
             price_usd: None,
@@ -71,7 +76,7 @@ impl Offer {
 
     /// What of it decides what is outside tensors.
     pub fn card(&self) -> Card {
-        Card::new(&self.vendor, self.links)
+        Card::new(&self.vendor, self.links).with_memory(self.kind.as_deref(), self.memory)
     }
 
     pub(super) fn name(&self) -> String {

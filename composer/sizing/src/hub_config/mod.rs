@@ -77,11 +77,6 @@ pub fn parse(name: &str, text: &str) -> Result<Model, ConfigError> {
         false => Some(plain::assumed(fields)),
         true => ahead(fields)?,
     };
-    // Needed only where nobody says in what the weights are to be served.
-    match stored::format(inner.iter().chain([whole, &file])) {
-        Ok(format) => model.stored = format,
-        Err(unread) => model.stored_unread = Some(unread.to_string()),
-    }
     model.vision = vision::of(whole, model.hidden)?;
     model.source = format!("its config.json{part}; parameters counted from it");
     // Bounds the dimensions, so that the count means something.
@@ -93,6 +88,11 @@ pub fn parse(name: &str, text: &str) -> Result<Model, ConfigError> {
         allowed: "a model of at most 100,000,000,000,000 parameters".into(),
     })?;
     model.check().map_err(refuse)?;
+    // Needed only where nobody says in what the weights are to be served.
+    match stored::format(&model, inner.iter().chain([whole, &file])) {
+        Ok(stored) => model.stored = stored,
+        Err(unread) => model.stored_unread = Some(unread.to_string()),
+    }
     Ok(model)
 }
 

@@ -1,27 +1,36 @@
-//! In what format a model's weights are stored, by its file.
+//! How a model's weights and cache are stored, by its file.
+
+mod matrices;
+mod patterns;
 
 use super::ConfigError;
 use super::fields::Fields;
+use crate::constants::{Constants, Scope};
 use crate::job::WeightFormat;
+use crate::model::{Model, Stored};
+use matrices::Found;
+use patterns::Patterns;
 
 /// By `quantization_config`, or else by the type of its tensors; None where the file says neither. The places are a
 /// text part, which may leave it to the next, and the whole file.
 pub(super) fn format<'a>(
+    model: &Model,
     places: impl Iterator<Item = &'a Fields> + Clone,
-) -> Result<Option<WeightFormat>, ConfigError> {
+) -> Result<Option<Stored>, ConfigError> {
     for fields in places.clone() {
         if let Some(quantised) = fields.inner("quantization_config")? {
-            return quantisation(&quantised).map(Some);
+            let experts = fields.text("expert_dtype");
+            return quantisation(model, &quantised, experts.as_deref()).map(Some);
         }
     }
     for fields in places {
         for key in ["dtype", "torch_dtype"] {
             let Some(stated) = fields.text(key) else { continue };
             return match stated.trim_start_matches("torch.") {
-                "bfloat16" | "float16" | "half" => Ok(Some(WeightFormat::Bf16)),
-                "float32" | "float" => Ok(Some(WeightFormat::Fp32)),
+                "bfloat16" | "float16" | "half" => Ok(Some(WeightFormat::Bf16.into())),
+                "float32" | "float" => Ok(Some(WeightFormat::Fp32.into())),
                 "auto" => Ok(None),
-                name if name.starts_with("float8") => Ok(Some(WeightFormat::Fp8)),
+                name if name.starts_with("float8") => Ok(Some(WeightFormat::Fp8.into())),
                 _ => Err(fields.bad(key, "bfloat16, float16, float32, float8_e4m3fn")),
             };
         }
@@ -29,8 +38,161 @@ pub(super) fn format<'a>(
     Ok(None)
 }
 
-fn quantisation(fields: &Fields) -> Result<WeightFormat, ConfigError> {
-    let bits = || fields.whole(&["bits", "w_bit", "num_bits"]);
+/// Matrices in one format: those of these names, or all that no other rule has.
+struct Rule {
+    targets: Option<Patterns>,
+    bytes: f64,
+}
+
+fn quantisation(model: &Model, fields: &Fields, experts: Option<&str>) -> Result<Stored, ConfigError> {
+    let format = method(fields)?;
+    let groups = fields.inner("config_groups")?;
+    let rules = match &groups {
+        Some(groups) if fields.text("quant_method").as_deref() == Some("compressed-tensors") => groups
+            .objects()
+            .iter()
+            .map(group)
+            .collect::<Result<Vec<Rule>, _>>()?,
+        _ => vec![Rule {
+            targets: None,
+            bytes: bytes(fields, format)?,
+        }],
+    };
+    let kept = Patterns::of(fields, &KEPT, &[AUTOROUND])?;
+    let experts_alone = Constants::builtin().format(format).scope == Scope::Experts;
+    let of_experts = match experts {
+        Some("fp4") => Some(Constants::builtin().format(WeightFormat::Mxfp4).bytes()),
+        _ => None,
+    };
+    let stored = |layer: u64, names: &[&str], routed: bool| {
+        let rule = rules.iter().find(|rule| rule.covers(layer, names));
+        let kept = names.iter().any(|name| kept.matches(layer, name));
+        Found {
+            bytes: match (rule, of_experts) {
+                _ if kept || (experts_alone && !routed) => 2.0,
+                (Some(_), Some(bytes)) if routed => bytes,
+                (Some(rule), _) => rule.bytes,
+                (None, _) => 2.0,
+            },
+            named: kept || rule.is_some_and(|rule| rule.targets.is_some()),
+        }
+    };
+    let numbered = kept.numbered() + rules.iter().map(Rule::numbered).sum::<u64>();
+    if model.layers * numbered > MOST_STEPS {
+        let allowed = format!("at most {MOST_STEPS} regular expressions with a number, times layers");
+        return Err(fields.bad(fields.named(&KEPT).unwrap_or("config_groups"), &allowed));
+    }
+    let parts = matrices::parts(model, stored);
+    if parts.is_some_and(|parts| parts.beside == 2.0 && (parts.routed == 2.0 || model.routed() == 0)) {
+        let key = fields
+            .named(&["config_groups", KEPT[0], KEPT[1], KEPT[2]])
+            .unwrap_or("quant_method");
+        return Err(fields.bad(
+            key,
+            "what leaves a matrix of the model to be stored in fewer bits",
+        ));
+    }
+    Ok(Stored {
+        format,
+        parts,
+        cache_bytes: cache(fields)?,
+    })
+}
+
+/// Where names of modules stand that are left as they are.
+const KEPT: [&str; 5] = [
+    "modules_to_not_convert",
+    "ignored_layers",
+    "ignore",
+    "exclude_modules",
+    "llm_int8_skip_modules",
+];
+
+/// Settings of single modules, where they differ: AutoRound's.
+const AUTOROUND: &str = "extra_config";
+
+/// Comparisons of one matrix in all layers, so that a long list cannot keep the reader busy.
+const MOST_STEPS: u64 = 4_000;
+
+impl Rule {
+    fn covers(&self, layer: u64, names: &[&str]) -> bool {
+        let meant = |targets: &Patterns| names.iter().any(|name| targets.matches(layer, name));
+        self.targets.as_ref().is_none_or(meant)
+    }
+
+    fn numbered(&self) -> u64 {
+        self.targets.as_ref().map_or(0, Patterns::numbered)
+    }
+}
+
+/// One group of compressed-tensors, whose targets are a class of modules, all of them, or names.
+fn group(fields: &Fields) -> Result<Rule, ConfigError> {
+    let weights = fields.inner("weights")?;
+    let weights = weights.ok_or_else(|| fields.bad("weights", "an object with num_bits"))?;
+    let format = of_weights(&weights).ok_or_else(|| weights.bad("num_bits", GROUP_BITS))?;
+    let listed = fields.get("targets").and_then(|targets| targets.as_array());
+    let of_class =
+        listed.is_none_or(|targets| targets.iter().any(|target| target.as_str() == Some("Linear")));
+    Ok(Rule {
+        targets: match of_class {
+            true => None,
+            false => Some(Patterns::of(fields, &["targets"], &[])?),
+        },
+        bytes: bytes(&weights, format)?,
+    })
+}
+
+/// Bytes of a parameter with its scales.
+fn bytes(fields: &Fields, format: WeightFormat) -> Result<f64, ConfigError> {
+    let usual = Constants::builtin().format(format);
+    let whole = matches!(
+        format,
+        WeightFormat::GptqInt4 | WeightFormat::GptqInt8 | WeightFormat::AwqInt4
+    );
+    // -1 is a scale for a column.
+    let stated = fields.get("group_size").and_then(|size| size.as_i64());
+    let Some(stated) = stated.filter(|_| whole) else {
+        return Ok(usual.bytes());
+    };
+    let size = match stated {
+        -1 => return Ok(usual.bits / 8.0),
+        1..=1_000_000 => stated as f64,
+        _ => return Err(fields.bad("group_size", "-1, or 1 to 1000000")),
+    };
+    // A scale in 16 bits, and a zero point unless the file says that there is none.
+    let zero = match fields.flag("symmetric")? {
+        Some(true) => 0.0,
+        _ => usual.bits / 8.0,
+    };
+    Ok(usual.bits / 8.0 + (2.0 + zero) / size)
+}
+
+/// One byte an element where the file has a scheme for the cache.
+fn cache(fields: &Fields) -> Result<Option<u64>, ConfigError> {
+    let scheme = fields.inner("kv_cache_scheme")?;
+    let named = fields.text("kv_cache_quant_algo");
+    let bits = match (&scheme, named.as_deref()) {
+        (Some(scheme), _) => scheme.whole(&["num_bits"])?,
+        (None, Some("FP8" | "INT8")) => Some(8),
+        (None, _) => None,
+    };
+    match bits {
+        None => Ok(None),
+        Some(8) => Ok(Some(1)),
+        Some(_) => Err(fields.bad("kv_cache_scheme", "an object whose num_bits are 8")),
+    }
+}
+
+fn method(fields: &Fields) -> Result<WeightFormat, ConfigError> {
+    let names = ["bits", "w_bit", "num_bits"];
+    let mut stated = names.into_iter().filter(|name| fields.get(name).is_some());
+    let (first, second) = (stated.next(), stated.next());
+    let bits = || fields.whole(&names);
+    if let (Some(first), Some(second)) = (first, second)
+        && fields.whole(&[first])? != fields.whole(&[second])?
+    {
+        return Err(fields.bad(second, &format!("the number that {first} is")));
+    }
     match fields.text("quant_method").as_deref() {
         Some("gptq" | "auto-round" | "autoround" | "gptqmodel") => match bits()?.unwrap_or(4) {
             4 => Ok(WeightFormat::GptqInt4),
@@ -61,7 +223,11 @@ fn quantisation(fields: &Fields) -> Result<WeightFormat, ConfigError> {
 }
 
 fn bitsandbytes(fields: &Fields) -> Result<WeightFormat, ConfigError> {
-    if fields.flag("load_in_4bit")? != Some(true) {
+    let (four, eight) = (fields.flag("load_in_4bit")?, fields.flag("load_in_8bit")?);
+    if (four, eight) == (Some(true), Some(true)) {
+        return Err(fields.bad("load_in_8bit", "false with load_in_4bit"));
+    }
+    if four != Some(true) {
         return Ok(WeightFormat::Int8);
     }
     if fields.flag("bnb_4bit_use_double_quant")? == Some(true) {
@@ -71,19 +237,26 @@ fn bitsandbytes(fields: &Fields) -> Result<WeightFormat, ConfigError> {
     }
 }
 
-/// All of its groups in one format of weights; other linear layers stay as they are, which are few.
+const GROUP_BITS: &str = "groups whose weights have num_bits 4 or 8";
+
+/// The format of its first group, by which the model is called.
 fn compressed(fields: &Fields) -> Result<WeightFormat, ConfigError> {
-    let allowed = "groups whose weights have num_bits 4 or 8";
     let groups = fields.inner("config_groups")?;
-    let first = groups.as_ref().and_then(|groups| groups.first());
-    let Some(weights) = first.and_then(|group| group.inner("weights").ok().flatten()) else {
-        return Err(fields.bad("config_groups", allowed));
-    };
-    match (weights.whole(&["num_bits"])?, weights.text("type").as_deref()) {
-        (Some(8), Some("float")) => Ok(WeightFormat::Fp8),
-        (Some(8), _) => Ok(WeightFormat::Int8),
-        (Some(4), Some("int")) => Ok(WeightFormat::GptqInt4),
-        (Some(4), Some("float")) => Ok(WeightFormat::Nvfp4),
-        _ => Err(fields.bad("config_groups", allowed)),
+    let first = groups.as_ref().and_then(Fields::first);
+    let weights = first.and_then(|group| group.inner("weights").ok().flatten());
+    let format = weights.as_ref().and_then(of_weights);
+    format.ok_or_else(|| fields.bad("config_groups", GROUP_BITS))
+}
+
+fn of_weights(weights: &Fields) -> Option<WeightFormat> {
+    match (
+        weights.whole(&["num_bits"]).ok()??,
+        weights.text("type").as_deref(),
+    ) {
+        (8, Some("float")) => Some(WeightFormat::Fp8),
+        (8, _) => Some(WeightFormat::Int8),
+        (4, Some("int")) => Some(WeightFormat::GptqInt4),
+        (4, Some("float")) => Some(WeightFormat::Nvfp4),
+        _ => None,
     }
 }

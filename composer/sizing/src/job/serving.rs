@@ -1,7 +1,8 @@
 //! What serving a model depends on.
 
-use super::{AllocatorMode, Attention, WeightFormat, is_default};
+use super::{AllocatorMode, Attention, WeightFormat, is_default, within};
 use crate::constants::{Constants, Engine};
+use crate::error::SizingError;
 use crate::overhead::{Purpose, Software};
 use crate::version::Version;
 use serde::{Deserialize, Serialize};
@@ -27,6 +28,14 @@ pub struct Inference {
     pub prompt_logits: bool,
     /// A version in `hw-profiles/sizing/serving.toml`.
     pub engine: String,
+    /// The largest batch of a server, where it is not told by default: requests, and tokens of prompts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_num_seqs: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_num_batched_tokens: Option<u64>,
+    /// Without CUDA graphs.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub enforce_eager: bool,
     /// Of PyTorch, and of CUDA, where they are stated: what is outside tensors depends on them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub framework_version: Option<Version>,
@@ -35,6 +44,31 @@ pub struct Inference {
 }
 
 impl Inference {
+    /// Refuses settings of a server where there is none, or which contradict each other.
+    pub(super) fn refuse_contradictions(&self, engine: &Engine) -> Result<(), SizingError> {
+        let batch = [
+            ("max_num_seqs", self.max_num_seqs, 1 << 20),
+            ("max_num_batched_tokens", self.max_num_batched_tokens, 1 << 30),
+        ];
+        for (name, given, most) in batch {
+            let Some(given) = given else { continue };
+            within(name, given, 1, most)?;
+            if engine.profiled.is_none() {
+                return Err(not_of(engine, name, given));
+            }
+        }
+        if self.enforce_eager && engine.graphs.is_none() {
+            return Err(not_of(engine, "enforce_eager", true));
+        }
+        match self.max_num_seqs {
+            Some(most) if most < self.concurrency => {
+                let allowed = format!("at most max_num_seqs, {most}");
+                Err(SizingError::bad("concurrency", self.concurrency, &allowed))
+            }
+            _ => Ok(()),
+        }
+    }
+
     pub(crate) fn software(&self) -> Software<'_> {
         let serving = &Constants::builtin().serving;
         Software {
@@ -47,6 +81,11 @@ impl Inference {
             },
         }
     }
+}
+
+fn not_of(engine: &Engine, name: &str, given: impl std::fmt::Display) -> SizingError {
+    let allowed = format!("nothing with engine {}, which has no such setting", engine.name);
+    SizingError::bad(name, given, &allowed)
 }
 
 impl Default for Inference {
@@ -62,6 +101,9 @@ impl Default for Inference {
             allocator: AllocatorMode::Fixed,
             prompt_logits: false,
             engine: Constants::builtin().serving.default.clone(),
+            max_num_seqs: None,
+            max_num_batched_tokens: None,
+            enforce_eager: false,
             framework_version: None,
             cuda: None,
         }

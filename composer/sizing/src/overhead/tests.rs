@@ -16,7 +16,7 @@ fn gpus(card: Card, ways: Parallel) -> Vec<(String, f64, f64)> {
 
 fn of(kind: &str) -> Card {
     let kind = Profiles::builtin().by_name(kind).unwrap();
-    Card::new(&kind.vendor, Links::of(kind))
+    Card::of(kind)
 }
 
 #[test]

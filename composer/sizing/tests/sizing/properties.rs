@@ -153,6 +153,9 @@ fn serving() -> impl Strategy<Value = Inference> {
                 attention: Attention::ALL[usize::from(generated_tokens.is_multiple_of(3))],
                 allocator: AllocatorMode::ALL[(prompt_tokens % 3) as usize],
                 prompt_logits,
+                max_num_seqs: None,
+                max_num_batched_tokens: None,
+                enforce_eager: false,
                 engine: engine.to_owned(),
                 framework_version: None,
                 cuda: generated_tokens

@@ -28,6 +28,7 @@ pub(super) struct RawGpu {
     pci_ids: Vec<String>,
     memory_nominal_gib: f64,
     memory_reported_mib: Option<u64>,
+    memory_usable_gib: Option<f64>,
     memory_type: String,
     bandwidth_gb_s: Option<f64>,
     bf16_tflops: Option<f64>,
@@ -52,10 +53,11 @@ pub(super) struct Context<'a> {
 }
 
 /// The keys whose figures need a source.
-const FIGURES: [&str; 14] = [
+const FIGURES: [&str; 15] = [
     "pci_ids",
     "memory_nominal_gib",
     "memory_reported_mib",
+    "memory_usable_gib",
     "memory_type",
     "bandwidth_gb_s",
     "bf16_tflops",
@@ -100,6 +102,7 @@ impl RawGpu {
         for (key, value) in [
             ("memory_nominal_gib", Some(self.memory_nominal_gib)),
             ("memory_reported_mib", self.memory_reported_mib.map(|m| m as f64)),
+            ("memory_usable_gib", self.memory_usable_gib),
             ("bandwidth_gb_s", self.bandwidth_gb_s),
             ("bf16_tflops", self.bf16_tflops),
             ("fp8_tflops", self.fp8_tflops),
@@ -175,6 +178,7 @@ impl RawGpu {
             form_factor: self.form_factor,
             memory_nominal: Bytes::from_gib(self.memory_nominal_gib),
             memory_reported: self.memory_reported_mib.map(Bytes::from_mib),
+            memory_usable: self.memory_usable_gib.map(Bytes::from_gib),
             memory_type: self.memory_type,
             bandwidth_gb_s: self.bandwidth_gb_s,
             bf16_tflops: self.bf16_tflops,

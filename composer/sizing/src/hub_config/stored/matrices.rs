@@ -1,0 +1,216 @@
+//! The matrices of a model that a quantisation may cover, by the names that checkpoints give them.
+
+use crate::anatomy::Counted;
+use crate::model::{Family, Model, StoredParts};
+
+/// A matrix of so many layers. Checkpoints give it one of these names.
+struct Matrix {
+    names: &'static [&'static str],
+    params: f64,
+    times: u64,
+    routed: bool,
+}
+
+const QUERY: &[&str] = &["self_attn.q_proj", "self_attn.qkv_proj"];
+const KEY: &[&str] = &["self_attn.k_proj", "self_attn.qkv_proj"];
+const VALUE: &[&str] = &["self_attn.v_proj", "self_attn.qkv_proj"];
+const OUT: &[&str] = &["self_attn.o_proj", "self_attn.dense"];
+const MLP: [&[&str]; 3] = [
+    &["mlp.gate_proj", "mlp.gate_up_proj", "feed_forward.w1"],
+    &[
+        "mlp.up_proj",
+        "mlp.gate_up_proj",
+        "feed_forward.w3",
+        "mixer.up_proj",
+    ],
+    &["mlp.down_proj", "feed_forward.w2", "mixer.down_proj"],
+];
+const SHARED: &[&str] = &[
+    "mlp.shared_experts.up_proj",
+    "mlp.shared_expert.up_proj",
+    "mixer.shared_experts.up_proj",
+    "ffn.shared_experts.w1",
+];
+const ROUTED: &[&str] = &[
+    "mlp.experts.0.up_proj",
+    "block_sparse_moe.experts.0.w1",
+    "mixer.experts.0.up_proj",
+    "ffn.experts.0.w1",
+];
+const STATE_IN: &[&str] = &[
+    "linear_attn.in_proj_qkvz",
+    "linear_attn.in_proj_qkv",
+    "mixer.in_proj",
+    "mamba.in_proj",
+    "conv.in_proj",
+];
+const STATE_OUT: &[&str] = &[
+    "linear_attn.out_proj",
+    "mixer.out_proj",
+    "mamba.out_proj",
+    "conv.out_proj",
+];
+
+/// How a matrix of a layer is stored.
+#[derive(Clone, Copy)]
+pub(super) struct Found {
+    pub bytes: f64,
+    /// Its file names it, and does not mean all matrices.
+    pub named: bool,
+}
+
+/// Bytes of a parameter on average, by those of each matrix of each layer; what is no such matrix, norms and routers
+/// for one, stays in 16 bits. None without any.
+pub(super) fn parts(model: &Model, stored: impl Fn(u64, &[&str], bool) -> Found) -> Option<StoredParts> {
+    let routed = model.routed();
+    let embeddings = model.embedding() + model.looked_up();
+    let beside = model.params.checked_sub(embeddings)?.checked_sub(routed)?;
+    let mut less = [0.0, 0.0];
+    for matrix in matrices(model) {
+        let found = (0..model.layers).map(|layer| stored(layer, matrix.names, matrix.routed));
+        let found: Vec<Found> = found.collect();
+        // Which layers have it is not told: those whose name stands in the file do.
+        let named = found.iter().filter(|found| found.named);
+        let named: Vec<f64> = named
+            .map(|found| 2.0 - found.bytes)
+            .take(count(matrix.times))
+            .collect();
+        let rest = matrix.times - named.len() as u64;
+        let other = found.iter().find(|found| !found.named);
+        let other = other.or(found.first()).map_or(0.0, |found| 2.0 - found.bytes);
+        let saved = named.iter().sum::<f64>() + rest as f64 * other;
+        less[usize::from(matrix.routed)] += matrix.params * saved;
+    }
+    let each = |less: f64, params: u64| 2.0 - less / params.max(1) as f64;
+    Some(StoredParts {
+        routed: each(less[1], routed),
+        beside: each(less[0], beside),
+    })
+}
+
+fn count(times: u64) -> usize {
+    usize::try_from(times).unwrap_or(usize::MAX)
+}
+
+fn matrices(model: &Model) -> Vec<Matrix> {
+    let mut all = Vec::new();
+    let mut add = |names: &'static [&'static str], params: f64, times: u64, routed: bool| {
+        if params > 0.0 && times > 0 {
+            all.push(Matrix {
+                names,
+                params,
+                times,
+                routed,
+            });
+        }
+    };
+    for Counted { name, params, times } in counted(model) {
+        let (whole, times) = (params as f64, times);
+        match name.as_str() {
+            "expert" => add(
+                ROUTED,
+                whole * times as f64 / model.expert_layers().max(1) as f64,
+                model.expert_layers(),
+                true,
+            ),
+            name if name.contains("shared") => add(SHARED, whole, times, false),
+            name if name.contains("latent attention") => latent(model, whole, times, &mut add),
+            name if name.contains("linear") || name.contains("space") || name.contains("convolution") => {
+                // What makes queries, keys and values is twice to six times what is behind.
+                add(STATE_IN, 0.75 * whole, times, false);
+                add(STATE_OUT, 0.25 * whole, times, false);
+            }
+            name if name.contains("attention") && !name.contains("bias") => {
+                let [q, k] = [model.query(), model.key()].map(|width| width as f64);
+                let gate = if model.family == Family::Qwen3Next { q } else { 0.0 };
+                let of = |width: f64| whole * width / (2.0 * q + gate + 2.0 * k);
+                add(QUERY, of(q + gate), times, false);
+                add(KEY, of(k), times, false);
+                add(VALUE, of(k), times, false);
+                add(OUT, of(q), times, false);
+            }
+            name if name.contains("MLP") => {
+                for names in MLP {
+                    add(names, whole / 3.0, times, false);
+                }
+            }
+            _ => {}
+        }
+    }
+    all
+}
+
+fn latent(
+    model: &Model,
+    whole: f64,
+    times: u64,
+    add: &mut impl FnMut(&'static [&'static str], f64, u64, bool),
+) {
+    let Some(latent) = model.latent else { return };
+    let [h, heads, kv, q, rope, nope, value] = [
+        model.hidden,
+        model.heads,
+        latent.kv_lora_rank,
+        latent.q_lora_rank,
+        latent.rope_dim,
+        latent.nope_dim,
+        latent.value_dim,
+    ]
+    .map(|width| width as f64);
+    let [index, wide] = [latent.index_heads, latent.index_dim].map(|width| width as f64);
+    let made = if q > 0.0 { q } else { h };
+    let parts: [(&'static [&'static str], f64); 7] = [
+        (&["self_attn.q_a_proj"], h * q),
+        (
+            &["self_attn.q_b_proj", "self_attn.q_proj"],
+            made * heads * (nope + rope),
+        ),
+        (&["self_attn.kv_a_proj_with_mqa"], h * (kv + rope)),
+        (&["self_attn.kv_b_proj"], kv * heads * (nope + value)),
+        (OUT, heads * value * h),
+        (&["self_attn.indexer.wq_b"], index * wide * q),
+        (&["self_attn.indexer.wk"], h * wide),
+    ];
+    let sum: f64 = parts.iter().map(|(_, params)| params).sum();
+    for (names, params) in parts {
+        add(names, params * (whole / sum).min(1.0), times, false);
+    }
+}
+
+/// Parts by name: those that were counted, or those of a family, whose layers are alike.
+fn counted(model: &Model) -> Vec<Counted> {
+    if let Some(anatomy) = &model.anatomy {
+        return anatomy.parts.clone();
+    }
+    let part = |name: &str, params: u128, times: u64| Counted {
+        name: name.to_owned(),
+        params: u64::try_from(params).unwrap_or(u64::MAX),
+        times,
+    };
+    let linear = model.linear_layers();
+    let attention = match model.latent {
+        Some(_) => "latent attention",
+        None => "attention",
+    };
+    let experts = model.expert_layers();
+    let shared = model
+        .experts
+        .map_or(0, |experts| 3 * model.hidden * experts.ffn * experts.shared);
+    let each = model.experts.map_or(0, |experts| 3 * model.hidden * experts.ffn);
+    let count = model.experts.map_or(0, |experts| experts.count);
+    vec![
+        part(
+            attention,
+            crate::parameters::attention(model),
+            model.layers - linear,
+        ),
+        part(
+            "linear attention",
+            model.linear.map_or(0, |of| of.params(model.hidden)),
+            linear,
+        ),
+        part("MLP", crate::parameters::plain_mlp(model), model.layers - experts),
+        part("shared experts", u128::from(shared), experts),
+        part("expert", u128::from(each), experts * count),
+    ]
+}

@@ -1,0 +1,149 @@
+//! What a server takes beside weights and cache.
+//!
+//! It computes one batch at its start, the largest that its settings allow, and counts the peak as its activations. Two
+//! moments compete: the widest part of a layer with all tokens of the batch, and the choice of the next token of each
+//! request, whose logits are as many as the vocabulary has entries.
+
+use super::{ALLOCATOR, CACHE, Layout, STATES_OF, cached_layers, engine};
+use crate::constants::{Batch, Engine, Profiled};
+use crate::estimate::{Estimate, Term, grouped};
+use crate::job::Inference;
+use crate::model::Model;
+use crate::overhead::Card;
+use poolwright_model::units::Bytes;
+
+/// The largest batch.
+fn batch(job: &Inference, profiled: &Profiled, card: Card) -> Batch {
+    // A card that is not known is taken to be large.
+    let usual = match card.large {
+        Some(false) => profiled.small,
+        _ => profiled.large,
+    };
+    Batch {
+        // More requests at once need a setting that allows them.
+        requests: job.max_num_seqs.unwrap_or(usual.requests.max(job.concurrency)),
+        tokens: job.max_num_batched_tokens.unwrap_or(usual.tokens),
+    }
+}
+
+/// Elements of a token in the widest part of a layer, on each GPU of a group.
+fn widest(model: &Model, tensor: f64) -> f64 {
+    let hidden = model.hidden as f64;
+    // Gate and up side by side, and their product.
+    let mlp = match model.plain_layers() {
+        0 => 0.0,
+        _ => 3.0 * model.ffn as f64 / tensor,
+    };
+    let experts = model.experts.map_or(0.0, |experts| {
+        let [width, chosen, shared] =
+            [experts.ffn, experts.per_token, experts.shared].map(|count| count as f64);
+        let width = width / tensor;
+        // What goes in and what comes out share a buffer.
+        chosen * ((2.0 * width).max(hidden) + width) + 3.0 * shared * width
+    });
+    let attention = (2 * model.query() + 2 * model.key()) as f64 / tensor;
+    let linear = model
+        .linear
+        .map_or(0.0, |linear| linear.projected() as f64 / tensor);
+    mlp.max(experts).max(attention).max(linear)
+}
+
+/// The peak of the largest batch, or a constant where an engine's batch is not known.
+pub(super) fn activations(
+    model: &Model,
+    job: &Inference,
+    layout: Layout,
+    engine: &Engine,
+    card: Card,
+) -> Option<Term> {
+    let name = "activations";
+    let Some(profiled) = &engine.profiled else {
+        let range = match model.experts {
+            Some(_) => &engine.activations_experts,
+            None => &engine.activations_dense,
+        };
+        return range.as_ref().map(|range| Term::constant(name, range));
+    };
+    let Batch { requests, tokens } = batch(job, profiled, card);
+    let [per_logit, stream] = [&profiled.sampler, &profiled.stream];
+    let logits = requests as f64 * model.vocab as f64;
+    let token = 2.0 * (stream.value * model.hidden as f64 + widest(model, layout.tensor as f64));
+    let (sampled, computed) = (per_logit.value * logits, token * tokens as f64);
+    let bound = (sampled * per_logit.safe).max(computed * stream.safe);
+    let (bytes, formula) = if sampled > computed {
+        let words = grouped(model.vocab);
+        let formula = format!(
+            "{} B x {words} logits x {} requests",
+            per_logit.value,
+            grouped(requests)
+        );
+        (sampled, formula)
+    } else {
+        let each = grouped(token.round() as u64);
+        (
+            computed,
+            format!("{each} B x {} tokens of a batch", grouped(tokens)),
+        )
+    };
+    Some(Term::new(name, bytes, bound / bytes, formula))
+}
+
+/// Graphs that are captured for decoding.
+pub(super) fn graphs(job: &Inference, engine: &Engine) -> Option<Term> {
+    let range = engine.graphs.as_ref().filter(|_| !job.enforce_eager)?;
+    Some(Term::constant("graphs", range))
+}
+
+/// Tokens of cache for which a server makes room in its share of a GPU of this memory, by the middle estimate, as its log
+/// says them. None: no server with such a share; layers keep states, or caches of two widths, whose room is no single
+/// number; or there is no room.
+pub fn cache_tokens(
+    model: &Model,
+    job: &Inference,
+    layout: Layout,
+    estimate: &Estimate,
+    (memory, share): (Bytes, f64),
+) -> Option<u64> {
+    let engine = engine(job).ok().filter(|engine| engine.profiled.is_some())?;
+    if model.linear_layers() > 0 || model.window_width(1) != model.cache_width(1) {
+        return None;
+    }
+    let graphs = engine.shares_graphs.is_none();
+    let apart = |term: &&Term| match term.name.as_str() {
+        CACHE | ALLOCATOR | "context" => false,
+        "graphs" => !graphs,
+        name => !name.starts_with(STATES_OF),
+    };
+    let held: f64 = estimate
+        .terms
+        .iter()
+        .filter(apart)
+        .map(|term| term.point.0 as f64)
+        .sum();
+    let token = (model.cache_width(layout.tensor) * job.cache_bytes + model.index_bytes()) as f64;
+    // Its log counts layers with a window as if they kept all tokens.
+    let [full, windowed, _] = cached_layers(model, layout, |[full, windowed, _]| (full + windowed) as f64);
+    let layers = full + windowed;
+    let room = memory.0 as f64 * share - held;
+    let block = engine.block_tokens.value.max(1.0);
+    let blocks = (room / (token * layers as f64 * block)).floor();
+    (blocks > 0.0).then_some((blocks * block) as u64)
+}
+
+/// The same in its usual share, in words.
+pub fn cache_note(
+    model: &Model,
+    job: &Inference,
+    layout: Layout,
+    estimate: &Estimate,
+    memory: Bytes,
+) -> Option<String> {
+    let engine = engine(job).ok()?;
+    let share = engine.utilization.as_ref()?.value;
+    let tokens = cache_tokens(model, job, layout, estimate, (memory, share))?;
+    Some(format!(
+        "{} makes room for about {} tokens of cache in {share} of a GPU",
+        engine.name,
+        grouped(tokens)
+    ))
+}
