@@ -159,9 +159,19 @@ pub fn as_stored(
             let usual = serving.clone();
             serving.weights = stored.format;
             let mut said = format!("weights in {}", stored.format);
-            if let Some(bytes) = stored.cache_bytes.filter(|_| !is_asked("cache_bytes")) {
-                serving.cache_bytes = bytes;
-                said += &format!(" and the cache in {bytes} B an element");
+            let asked = is_asked("cache_bytes");
+            match stored.cache_bytes.filter(|_| !asked) {
+                Some(bytes) if serving.reads_cache_scheme() => {
+                    serving.cache_bytes = bytes;
+                    said += &format!(" and the cache in {bytes} B an element");
+                }
+                Some(bytes) => {
+                    said += &format!(
+                        " (its cache of {bytes} B an element is counted in {} B, as {} does not read that: cache_bytes={bytes} where it is told to)",
+                        serving.cache_bytes, serving.engine
+                    );
+                }
+                None => {}
             }
             if Job::Inference(serving.clone()).check().is_ok() {
                 let said = format!("{said}, as the model's file has them; --weights says otherwise");
@@ -308,9 +318,11 @@ fn what_helps(fit: &Fit, job: &JobSpec) -> String {
     let weights = job.weights.as_deref().map(str::parse::<WeightFormat>);
     let smaller = match (fit.task, weights) {
         (Task::Infer, None | Some(Ok(WeightFormat::Fp32 | WeightFormat::Bf16))) => {
-            "smaller weights (--weights fp8 or int4), fewer requests at once (--concurrency), or a shorter --context"
+            "smaller weights (--weights fp8 or int4), fewer requests at once (--concurrency, of vLLM --set max_num_seqs=...), or a shorter --context"
         }
-        (Task::Infer, Some(_)) => "fewer requests at once (--concurrency), or a shorter --context",
+        (Task::Infer, Some(_)) => {
+            "fewer requests at once (--concurrency, of vLLM --set max_num_seqs=...), or a shorter --context"
+        }
         (Task::Full, _) => "adapters in place of all weights (--task lora or qlora), or a shorter --context",
         (Task::Lora | Task::Peft, _) => "frozen weights in 4 bits (--task qlora), or a shorter --context",
         (Task::Qlora, _) => "a shorter --context",

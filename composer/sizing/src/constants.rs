@@ -316,6 +316,8 @@ pub struct Engine {
     /// Of models with linear attention the engine keeps states and cache in pages of one size: its blocks are as many
     /// tokens as a state takes, in multiples of so many.
     pub page_tokens: Option<Figure>,
+    /// It takes the format of its cache from the model's file.
+    pub reads_cache_scheme: Option<Claim>,
     /// Widths of experts in some formats are padded.
     pub pads: Option<Padding>,
     /// The GPUs of a group share what a model has to see with.

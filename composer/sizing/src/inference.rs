@@ -16,11 +16,11 @@ use crate::job::{AllocatorMode, Inference, Job, MOST_REQUESTS, within};
 use crate::layer::is_replayable;
 use crate::linear::Mixer;
 use crate::model::{Model, Vision};
-use crate::overhead::{self, Card};
+use crate::overhead::{self, Card, Maker};
 use crate::parallel::Parallel;
 use poolwright_model::units::Bytes;
 use serde::{Deserialize, Serialize};
-pub use server::{cache_note, cache_tokens};
+pub use server::{cache_tokens, share_advice};
 
 const CACHE: &str = "key/value cache";
 const WEIGHTS: &str = "weights";
@@ -83,6 +83,13 @@ pub fn estimate(
         notes.push(format!(
             "{} key/value heads over {} GPUs: each is held by several",
             model.kv_heads, layout.tensor
+        ));
+    }
+    notes.extend(server::queue_note(job, engine, card));
+    if engine.profiled.is_some() && card.maker != Maker::Nvidia {
+        notes.push(format!(
+            "estimate: what {} takes beside weights and cache is known from NVIDIA's GPUs",
+            engine.name
         ));
     }
     if engine.estimate {
@@ -197,25 +204,6 @@ fn engine(job: &Inference) -> Result<&'static Engine, SizingError> {
     serving
         .engine(&job.engine)
         .ok_or_else(|| SizingError::bad("engine", &job.engine, &serving.names().join(", ")))
-}
-
-/// What share of a GPU of this memory the engine is to be given, where it takes a share of the whole.
-pub fn share_advice(job: &Inference, safe: Bytes, memory: Bytes) -> Option<String> {
-    let engine = engine(job).ok()?;
-    let (usual, option) = (engine.utilization.as_ref()?.value, engine.share_option.as_ref()?);
-    // Rounded up to a hundredth.
-    let share = (safe.gib() / memory.gib() * 100.0).ceil() / 100.0;
-    Some(if share > usual {
-        format!(
-            "start {} with {option} {share:.2} or more: by default it takes {usual} of a GPU",
-            engine.name
-        )
-    } else {
-        format!(
-            "{} takes {usual} of a GPU by default; {option} {share:.2} is enough",
-            engine.name
-        )
-    })
 }
 
 /// Layers of the fullest pipeline stage.

@@ -35,8 +35,8 @@ const BUILTIN: [(&str, &str); 4] = [
 ];
 
 /// The least share of the nominal memory that a program can have, over the kinds whose figure is known
-/// (MI350X: 251.98 of 288 GiB; a test holds it). Stands in where no figure is known.
-const LEAST_USABLE_SHARE: f64 = 0.874;
+/// (T4: 14.56 of 16 GiB; a test holds it). Stands in where no figure is known.
+const LEAST_USABLE_SHARE: f64 = 0.91;
 
 /// How a GPU is mounted. What sits on a baseboard cannot be moved alone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -378,8 +378,7 @@ mod tests {
             (of("l40-48gb").memory_reported, of("l40-48gb").memory()),
             (None, Bytes::from_gib(44.4))
         );
-        println!("without a figure: {}", estimated.join(", "));
-        assert!(estimated.len() <= 8, "{estimated:?}");
+        assert!(estimated.len() <= 9, "{estimated:?}");
     }
 
     /// Fault 104: as recorded from services.

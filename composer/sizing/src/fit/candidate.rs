@@ -143,17 +143,10 @@ impl Sketch {
     pub(super) fn candidate(self, memo: &mut Memo<'_>, offer: &Offer) -> Result<Candidate, SizingError> {
         let mut estimate = memo.estimate(self.found.division, offer.card())?;
         let mut advice = None;
-        if let Job::Inference(job) = memo.job() {
-            advice = inference::share_advice(job, estimate.safe, offer.memory);
+        if let (Job::Inference(job), Division::Inference(layout)) = (memo.job(), self.found.division) {
+            advice = inference::share_advice(memo.model(), job, layout, &estimate, offer.memory);
             let requests = inference::requests_note(job, &estimate, offer.memory);
-            let room = match self.found.division {
-                Division::Inference(layout) => {
-                    inference::cache_note(memo.model(), job, layout, &estimate, offer.memory)
-                }
-                Division::Training(_) => None,
-            };
-            let told = advice.clone().into_iter().chain(requests).chain(room);
-            estimate.notes.extend(told);
+            estimate.notes.extend(advice.clone().into_iter().chain(requests));
         }
         if offer.estimated {
             estimate.notes.push(format!(

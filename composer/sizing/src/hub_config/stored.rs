@@ -38,7 +38,7 @@ pub(super) fn format<'a>(
     Ok(None)
 }
 
-/// Matrices in one format: those of these names, or all that no other rule has.
+/// Matrices in one format: those of these names, or all that no rule with names has.
 struct Rule {
     targets: Option<Patterns>,
     bytes: f64,
@@ -48,17 +48,22 @@ fn quantisation(model: &Model, fields: &Fields, experts: Option<&str>) -> Result
     let format = method(fields)?;
     let groups = fields.inner("config_groups")?;
     let rules = match &groups {
-        Some(groups) if fields.text("quant_method").as_deref() == Some("compressed-tensors") => groups
-            .objects()
-            .iter()
-            .map(group)
-            .collect::<Result<Vec<Rule>, _>>()?,
+        Some(groups) if fields.text("quant_method").as_deref() == Some("compressed-tensors") => {
+            let rules: Result<Vec<Rule>, ConfigError> = groups.objects().iter().map(group).collect();
+            let mut rules = rules?;
+            if rules.iter().filter(|rule| rule.targets.is_none()).count() > 1 {
+                return Err(fields.bad("config_groups", "one group at most for all linear layers"));
+            }
+            // Names before the class, whatever their order.
+            rules.sort_by_key(|rule| rule.targets.is_none());
+            rules
+        }
         _ => vec![Rule {
             targets: None,
             bytes: bytes(fields, format)?,
         }],
     };
-    let kept = Patterns::of(fields, &KEPT, &[AUTOROUND])?;
+    let kept = kept(fields)?;
     let experts_alone = Constants::builtin().format(format).scope == Scope::Experts;
     let of_experts = match experts {
         Some("fp4") => Some(Constants::builtin().format(WeightFormat::Mxfp4).bytes()),
@@ -77,9 +82,11 @@ fn quantisation(model: &Model, fields: &Fields, experts: Option<&str>) -> Result
             named: kept || rule.is_some_and(|rule| rule.targets.is_some()),
         }
     };
-    let numbered = kept.numbered() + rules.iter().map(Rule::numbered).sum::<u64>();
-    if model.layers * numbered > MOST_STEPS {
-        let allowed = format!("at most {MOST_STEPS} regular expressions with a number, times layers");
+    let searched = kept.numbered() + rules.iter().map(Rule::searched).sum::<u64>();
+    if model.layers * searched > MOST_STEPS {
+        let allowed = format!(
+            "at most {MOST_STEPS} groups with names and regular expressions with a number, times layers"
+        );
         return Err(fields.bad(fields.named(&KEPT).unwrap_or("config_groups"), &allowed));
     }
     let parts = matrices::parts(model, stored);
@@ -108,8 +115,28 @@ const KEPT: [&str; 5] = [
     "llm_int8_skip_modules",
 ];
 
-/// Settings of single modules, where they differ: AutoRound's.
-const AUTOROUND: &str = "extra_config";
+/// Modules that stay as they are: by lists; by settings of single ones (AutoRound); by expressions (GPTQModel).
+fn kept(fields: &Fields) -> Result<Patterns, ConfigError> {
+    let mut kept = Patterns::of(fields, &KEPT)?;
+    let key = "extra_config";
+    if let Some(modules) = fields.inner(key)? {
+        for name in modules.names() {
+            let bits = modules.inner(name)?.map(|module| module.whole(&["bits"]));
+            if bits.transpose()?.flatten().is_some_and(|bits| bits >= 16) {
+                kept.add(key, name)?;
+            }
+        }
+    }
+    let key = "dynamic";
+    if let Some(modules) = fields.inner(key)? {
+        for name in modules.names() {
+            let allowed = "-: and an expression, for modules that stay as they are";
+            let expression = name.strip_prefix("-:").ok_or_else(|| fields.bad(key, allowed))?;
+            kept.add(key, &format!("re:{expression}"))?;
+        }
+    }
+    Ok(kept)
+}
 
 /// Comparisons of one matrix in all layers, so that a long list cannot keep the reader busy.
 const MOST_STEPS: u64 = 4_000;
@@ -120,8 +147,9 @@ impl Rule {
         self.targets.as_ref().is_none_or(meant)
     }
 
-    fn numbered(&self) -> u64 {
-        self.targets.as_ref().map_or(0, Patterns::numbered)
+    /// Steps for each layer.
+    fn searched(&self) -> u64 {
+        self.targets.as_ref().map_or(0, |targets| 1 + targets.numbered())
     }
 }
 
@@ -136,7 +164,7 @@ fn group(fields: &Fields) -> Result<Rule, ConfigError> {
     Ok(Rule {
         targets: match of_class {
             true => None,
-            false => Some(Patterns::of(fields, &["targets"], &[])?),
+            false => Some(Patterns::of(fields, &["targets"])?),
         },
         bytes: bytes(&weights, format)?,
     })
@@ -176,11 +204,8 @@ fn cache(fields: &Fields) -> Result<Option<u64>, ConfigError> {
         (None, Some("FP8" | "INT8")) => Some(8),
         (None, _) => None,
     };
-    match bits {
-        None => Ok(None),
-        Some(8) => Ok(Some(1)),
-        Some(_) => Err(fields.bad("kv_cache_scheme", "an object whose num_bits are 8")),
-    }
+    // Fewer bits than 8 are not sized.
+    Ok(bits.filter(|bits| *bits == 8).map(|_| 1))
 }
 
 fn method(fields: &Fields) -> Result<WeightFormat, ConfigError> {
@@ -203,13 +228,25 @@ fn method(fields: &Fields) -> Result<WeightFormat, ConfigError> {
             4 => Ok(WeightFormat::AwqInt4),
             _ => Err(fields.bad(fields.named(&["bits", "w_bit"]).unwrap_or("bits"), "4")),
         },
-        Some("fp8" | "fbgemm_fp8") => Ok(WeightFormat::Fp8),
-        Some("mxfp4") => Ok(WeightFormat::Mxfp4),
-        Some("modelopt") => match fields.text("quant_algo").as_deref() {
-            Some("FP8") => Ok(WeightFormat::Fp8),
-            Some("NVFP4") => Ok(WeightFormat::Nvfp4),
-            _ => Err(fields.bad("quant_algo", "FP8, NVFP4")),
+        Some("fp8" | "fbgemm_fp8") => match bits()?.unwrap_or(8) {
+            8 => Ok(WeightFormat::Fp8),
+            _ => Err(fields.bad("bits", "8")),
         },
+        Some("mxfp4") => Ok(WeightFormat::Mxfp4),
+        Some("modelopt") => {
+            let format = match fields.text("quant_algo").as_deref() {
+                Some("FP8") => WeightFormat::Fp8,
+                Some("NVFP4") => WeightFormat::Nvfp4,
+                _ => return Err(fields.bad("quant_algo", "FP8, NVFP4")),
+            };
+            // Its groups say it once more.
+            match fields.inner("config_groups")? {
+                Some(_) if compressed(fields)? != format => {
+                    Err(fields.bad("quant_algo", "the format of config_groups"))
+                }
+                _ => Ok(format),
+            }
+        }
         Some("bitsandbytes") => bitsandbytes(fields),
         // Earlier files of bitsandbytes state no method.
         None if fields.named(&["load_in_4bit", "load_in_8bit"]).is_some() => bitsandbytes(fields),

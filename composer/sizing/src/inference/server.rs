@@ -6,19 +6,23 @@
 
 use super::{ALLOCATOR, CACHE, Layout, STATES_OF, cached_layers, engine};
 use crate::constants::{Batch, Engine, Profiled};
-use crate::estimate::{Estimate, Term, grouped};
+use crate::estimate::{Estimate, Term, WARNING, grouped};
 use crate::job::Inference;
 use crate::model::Model;
 use crate::overhead::Card;
 use poolwright_model::units::Bytes;
 
-/// The largest batch.
-fn batch(job: &Inference, profiled: &Profiled, card: Card) -> Batch {
-    // A card that is not known is taken to be large.
-    let usual = match card.large {
+/// The largest batch by default. A card that is not known is taken to be large.
+fn usual(profiled: &Profiled, card: Card) -> Batch {
+    match card.large {
         Some(false) => profiled.small,
         _ => profiled.large,
-    };
+    }
+}
+
+/// The largest batch.
+fn batch(job: &Inference, profiled: &Profiled, card: Card) -> Batch {
+    let usual = usual(profiled, card);
     Batch {
         // More requests at once need a setting that allows them.
         requests: job.max_num_seqs.unwrap_or(usual.requests.max(job.concurrency)),
@@ -127,11 +131,12 @@ pub fn cache_tokens(
     let room = memory.0 as f64 * share - held;
     let block = engine.block_tokens.value.max(1.0);
     let blocks = (room / (token * layers as f64 * block)).floor();
-    (blocks > 0.0).then_some((blocks * block) as u64)
+    (blocks > 0.0 && blocks.is_finite()).then_some((blocks * block) as u64)
 }
 
-/// The same in its usual share, in words.
-pub fn cache_note(
+/// The share of a GPU of this memory that a server is to be given where it takes a share of the whole, and for how many
+/// tokens of cache there is room then.
+pub fn share_advice(
     model: &Model,
     job: &Inference,
     layout: Layout,
@@ -139,11 +144,44 @@ pub fn cache_note(
     memory: Bytes,
 ) -> Option<String> {
     let engine = engine(job).ok()?;
-    let share = engine.utilization.as_ref()?.value;
-    let tokens = cache_tokens(model, job, layout, estimate, (memory, share))?;
-    Some(format!(
-        "{} makes room for about {} tokens of cache in {share} of a GPU",
-        engine.name,
-        grouped(tokens)
-    ))
+    let (usual, option) = (engine.utilization.as_ref()?.value, engine.share_option.as_ref()?);
+    // The context is there before it counts, and graphs come afterwards unless it counts them.
+    let outside = |term: &&Term| match term.name.as_str() {
+        "context" => true,
+        "graphs" => engine.shares_graphs.is_none(),
+        _ => false,
+    };
+    let outside: Bytes = estimate.terms.iter().filter(outside).map(|term| term.safe).sum();
+    let inside = estimate.safe.saturating_sub(outside);
+    // Rounded up to a hundredth.
+    let share = (inside.gib() / memory.gib() * 100.0).ceil() / 100.0;
+    let room = |share: f64| {
+        let tokens = cache_tokens(model, job, layout, estimate, (memory, share));
+        tokens.map_or(String::new(), |tokens| {
+            format!(" (about {} tokens of cache)", grouped(tokens))
+        })
+    };
+    let name = &engine.name;
+    Some(match share > usual {
+        true => format!(
+            "start {name} with {option} {share:.2} or more{}: by default it takes {usual} of a GPU",
+            room(share)
+        ),
+        false => format!(
+            "{name} takes {usual} of a GPU by default{}; {option} {share:.2} is enough",
+            room(usual)
+        ),
+    })
+}
+
+/// More requests at once than a server takes unless told.
+pub(super) fn queue_note(job: &Inference, engine: &Engine, card: Card) -> Option<String> {
+    let profiled = engine.profiled.as_ref().filter(|_| job.max_num_seqs.is_none())?;
+    let usual = usual(profiled, card).requests;
+    (job.concurrency > usual).then(|| {
+        format!(
+            "{WARNING} by default {} takes {usual} requests at once: start it with --max-num-seqs {}",
+            engine.name, job.concurrency
+        )
+    })
 }

@@ -60,13 +60,23 @@ impl Inference {
         if self.enforce_eager && engine.graphs.is_none() {
             return Err(not_of(engine, "enforce_eager", true));
         }
-        match self.max_num_seqs {
-            Some(most) if most < self.concurrency => {
+        match (self.max_num_seqs, self.max_num_batched_tokens) {
+            (Some(most), _) if most < self.concurrency => {
                 let allowed = format!("at most max_num_seqs, {most}");
                 Err(SizingError::bad("concurrency", self.concurrency, &allowed))
             }
+            (Some(requests), Some(tokens)) if tokens < requests => {
+                let allowed = format!("max_num_seqs, {requests}, or more");
+                Err(SizingError::bad("max_num_batched_tokens", tokens, &allowed))
+            }
             _ => Ok(()),
         }
+    }
+
+    /// The engine takes the format of its cache from the model's file.
+    pub fn reads_cache_scheme(&self) -> bool {
+        let engine = Constants::builtin().serving.engine(&self.engine);
+        engine.is_some_and(|engine| engine.reads_cache_scheme.is_some())
     }
 
     pub(crate) fn software(&self) -> Software<'_> {

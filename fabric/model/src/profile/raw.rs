@@ -115,6 +115,13 @@ impl RawGpu {
                 return Err(refuse(key, found.to_string(), "a number above 0"));
             }
         }
+        let most = self
+            .memory_reported_mib
+            .map_or(self.memory_nominal_gib, |mib| mib as f64 / 1024.0);
+        if let Some(found) = self.memory_usable_gib.filter(|usable| *usable > most) {
+            let allowed = format!("at most {most:.2}, as the driver reports it or its name says");
+            return Err(refuse("memory_usable_gib", found.to_string(), &allowed));
+        }
         let generation = self
             .pcie_generation
             .map(|g| {

@@ -1,7 +1,7 @@
 //! The matrices of a model that a quantisation may cover, by the names that checkpoints give them.
 
 use crate::anatomy::Counted;
-use crate::model::{Family, Model, StoredParts};
+use crate::model::{Family, Mlp, Model, StoredParts};
 
 /// A matrix of so many layers. Checkpoints give it one of these names.
 struct Matrix {
@@ -14,25 +14,44 @@ struct Matrix {
 const QUERY: &[&str] = &["self_attn.q_proj", "self_attn.qkv_proj"];
 const KEY: &[&str] = &["self_attn.k_proj", "self_attn.qkv_proj"];
 const VALUE: &[&str] = &["self_attn.v_proj", "self_attn.qkv_proj"];
-const OUT: &[&str] = &["self_attn.o_proj", "self_attn.dense"];
-const MLP: [&[&str]; 3] = [
-    &["mlp.gate_proj", "mlp.gate_up_proj", "feed_forward.w1"],
-    &[
-        "mlp.up_proj",
-        "mlp.gate_up_proj",
-        "feed_forward.w3",
-        "mixer.up_proj",
-    ],
-    &["mlp.down_proj", "feed_forward.w2", "mixer.down_proj"],
+const OUT: &[&str] = &["self_attn.o_proj", "self_attn.out_proj", "self_attn.dense"];
+const GATE: &[&str] = &[
+    "mlp.gate_proj",
+    "mlp.gate_up_proj",
+    "feed_forward.gate_proj",
+    "feed_forward.w1",
+];
+const UP: &[&str] = &[
+    "mlp.up_proj",
+    "mlp.gate_up_proj",
+    "feed_forward.up_proj",
+    "feed_forward.w3",
+    "mixer.up_proj",
+    "mlp.fc1",
+    "mlp.dense_h_to_4h",
+];
+const DOWN: &[&str] = &[
+    "mlp.down_proj",
+    "feed_forward.down_proj",
+    "feed_forward.w2",
+    "mixer.down_proj",
+    "mlp.fc2",
+    "mlp.dense_4h_to_h",
 ];
 const SHARED: &[&str] = &[
     "mlp.shared_experts.up_proj",
     "mlp.shared_expert.up_proj",
+    "mlp.shared_mlp.up_proj",
+    "feed_forward.shared_expert.up_proj",
     "mixer.shared_experts.up_proj",
     "ffn.shared_experts.w1",
+    "shared_mlp.input_linear",
 ];
 const ROUTED: &[&str] = &[
     "mlp.experts.0.up_proj",
+    "mlp.experts.gate_up_proj",
+    "feed_forward.experts.0.up_proj",
+    "feed_forward.experts.gate_up_proj",
     "block_sparse_moe.experts.0.w1",
     "mixer.experts.0.up_proj",
     "ffn.experts.0.w1",
@@ -49,6 +68,18 @@ const STATE_OUT: &[&str] = &[
     "mixer.out_proj",
     "mamba.out_proj",
     "conv.out_proj",
+];
+
+/// Parts that are no matrices, or never quantised.
+const OTHERS: [&str; 8] = [
+    "norm",
+    "bias",
+    "router",
+    "embedding",
+    "head",
+    "streams",
+    "positions",
+    "entries",
 ];
 
 /// How a matrix of a layer is stored.
@@ -113,14 +144,15 @@ fn matrices(model: &Model) -> Vec<Matrix> {
                 model.expert_layers(),
                 true,
             ),
-            name if name.contains("shared") => add(SHARED, whole, times, false),
+            name if OTHERS.iter().any(|other| name.contains(other)) => {}
+            "shared expert" | "shared experts" | "shared MLP" => add(SHARED, whole, times, false),
             name if name.contains("latent attention") => latent(model, whole, times, &mut add),
             name if name.contains("linear") || name.contains("space") || name.contains("convolution") => {
                 // What makes queries, keys and values is twice to six times what is behind.
                 add(STATE_IN, 0.75 * whole, times, false);
                 add(STATE_OUT, 0.25 * whole, times, false);
             }
-            name if name.contains("attention") && !name.contains("bias") => {
+            name if name.contains("attention") => {
                 let [q, k] = [model.query(), model.key()].map(|width| width as f64);
                 let gate = if model.family == Family::Qwen3Next { q } else { 0.0 };
                 let of = |width: f64| whole * width / (2.0 * q + gate + 2.0 * k);
@@ -130,11 +162,16 @@ fn matrices(model: &Model) -> Vec<Matrix> {
                 add(OUT, of(q), times, false);
             }
             name if name.contains("MLP") => {
-                for names in MLP {
-                    add(names, whole / 3.0, times, false);
+                let matrices: &[&[&str]] = match model.mlp {
+                    Mlp::Gated => &[GATE, UP, DOWN],
+                    Mlp::Gelu | Mlp::GeluNew => &[UP, DOWN],
+                };
+                for names in matrices {
+                    add(names, whole / matrices.len() as f64, times, false);
                 }
             }
-            _ => {}
+            // Of names that are not known.
+            _ => add(&[], whole, times, false),
         }
     }
     all

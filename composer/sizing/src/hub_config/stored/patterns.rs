@@ -7,21 +7,30 @@ use regex::bytes::{Regex, RegexBuilder};
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
 
-/// What stands before a layer's name in files of models with text alone, and with more kinds of input.
-const BEFORE: [&str; 4] = ["model.", "model.language_model.", "language_model.model.", ""];
+/// What stands before a layer's name in files of models with text alone, and with more kinds of input. Other names are
+/// those of a tower, or of layers that guess tokens ahead.
+const BEFORE: [&str; 6] = [
+    "model.",
+    "model.language_model.",
+    "language_model.model.",
+    "backbone.",
+    "transformer.",
+    "",
+];
 
-/// Parts of names that are no language model's.
-const OTHERS: [&str; 4] = ["visual", "vision", "audio", "mtp"];
-
-/// The most bytes of a compiled expression, and the most expressions.
-const MOST_COMPILED: usize = 1 << 18;
-const MOST: usize = 1000;
+/// The most bytes of a compiled expression, the most expressions, those that tell layers apart and those that don't, and
+/// the most names with a `*` of single layers.
+const MOST_COMPILED: usize = 1 << 16;
+const MOST_NUMBERED: usize = 2000;
+const MOST_ALIKE: usize = 500;
+const MOST_OF_LAYERS: usize = 20_000;
 
 #[derive(Default)]
 pub(super) struct Patterns {
     names: HashSet<String>,
-    /// Names with a `*` of one layer, without it.
-    of_layers: HashMap<u64, Vec<Regex>>,
+    /// Names with a `*` of single layers, without the layer.
+    of_layers: HashMap<u64, Vec<Expression>>,
+    count_of_layers: usize,
     /// Expressions that tell layers apart, and those that don't.
     numbered: Vec<Expression>,
     alike: Vec<Expression>,
@@ -29,25 +38,45 @@ pub(super) struct Patterns {
     known: RefCell<HashMap<String, bool>>,
 }
 
-struct Expression {
-    compiled: Regex,
-    /// It may say what stands before a layer.
-    anchored: bool,
+enum Expression {
+    /// Parts of a name, with anything between them; and behind them, from a `.` on.
+    Glob(Vec<String>),
+    /// Of the start of a name, as Python's `re.match`.
+    Regex(Regex),
 }
 
 impl Expression {
     fn matches(&self, name: &str) -> bool {
-        let found = |name: &str| self.compiled.is_match(name.as_bytes());
-        match self.anchored {
-            false => found(name),
-            true => BEFORE.iter().any(|before| found(&format!("{before}{name}"))),
+        match self {
+            Expression::Glob(parts) => is_globbed(parts, name),
+            Expression::Regex(regex) => {
+                let found = |before: &&str| regex.is_match(format!("{before}{name}").as_bytes());
+                BEFORE.iter().any(found)
+            }
         }
     }
 }
 
+fn is_globbed(parts: &[String], name: &str) -> bool {
+    let Some((first, others)) = parts.split_first() else {
+        return false;
+    };
+    let Some(mut rest) = name.strip_prefix(first.as_str()) else {
+        return false;
+    };
+    for part in others {
+        let Some(at) = rest.find(part.as_str()) else {
+            return false;
+        };
+        rest = &rest[at + part.len()..];
+    }
+    // What ends with a star takes all that follows.
+    rest.is_empty() || rest.starts_with('.') || others.last().is_some_and(String::is_empty)
+}
+
 impl Patterns {
-    /// From lists under these keys, and from objects by module that leave it in 16 bits or more.
-    pub fn of(fields: &Fields, lists: &[&str], objects: &[&str]) -> Result<Patterns, ConfigError> {
+    /// From lists under these keys.
+    pub fn of(fields: &Fields, lists: &[&str]) -> Result<Patterns, ConfigError> {
         let mut patterns = Patterns::default();
         for key in lists {
             let Some(listed) = fields.get(key) else { continue };
@@ -55,74 +84,60 @@ impl Patterns {
             let listed = listed.as_array().ok_or_else(|| fields.bad(key, allowed))?;
             for name in listed {
                 let name = name.as_str().ok_or_else(|| fields.bad(key, allowed))?;
-                patterns.add(name).ok_or_else(|| ConfigError::BadValue {
-                    key: (*key).to_owned(),
-                    found: format!("{name:?}"),
-                    allowed: "names of modules, with * for anything, or re: and a regular expression".into(),
-                })?;
-                if patterns.numbered.len() + patterns.alike.len() > MOST {
-                    let allowed =
-                        format!("at most {MOST} regular expressions and names with a * of all layers");
-                    return Err(fields.bad(key, &allowed));
-                }
-            }
-        }
-        for key in objects {
-            let Some(modules) = fields.inner(key)? else {
-                continue;
-            };
-            for name in modules.names() {
-                let wide = modules.inner(name)?.map(|module| module.whole(&["bits"]));
-                if wide.transpose()?.flatten().is_some_and(|bits| bits >= 16) {
-                    patterns.add(name);
-                }
+                patterns.add(key, name)?;
             }
         }
         Ok(patterns)
     }
 
-    /// None where it is no pattern.
-    fn add(&mut self, name: &str) -> Option<()> {
-        if let Some(expression) = name.strip_prefix("re:") {
-            let numbered = expression.chars().any(|c| c.is_ascii_digit());
-            let of = if numbered {
-                &mut self.numbered
-            } else {
-                &mut self.alike
-            };
-            of.push(Expression {
-                // As Python's re.match, from the start of a name to anywhere.
-                compiled: compiled(&format!("^(?:{expression})"))?,
-                anchored: !expression.starts_with(".*"),
-            });
-            return Some(());
-        }
-        let name = name.trim_matches('.');
-        if name.is_empty() || OTHERS.iter().any(|other| name.contains(other)) {
-            return Some(());
-        }
-        let parts: Vec<&str> = name.split('.').collect();
-        let layers = parts.iter().position(|part| *part == "layers").unwrap_or(0);
-        let parts = &parts[layers..];
-        if !name.contains('*') {
-            self.names.insert(parts.join("."));
-            return Some(());
-        }
-        let glob = |name: String| {
-            let parts: Vec<String> = name.split('*').map(regex::escape).collect();
-            compiled(&format!("^{}$", parts.join(".*")))
+    pub fn add(&mut self, key: &str, name: &str) -> Result<(), ConfigError> {
+        let refuse = |allowed: String| ConfigError::BadValue {
+            key: key.to_owned(),
+            found: format!("{:?}", name.chars().take(60).collect::<String>()),
+            allowed,
         };
-        match parts.get(1).map(|layer| layer.parse::<u64>()) {
-            Some(Ok(layer)) if parts[0] == "layers" => {
-                let of_layer = self.of_layers.entry(layer).or_default();
-                of_layer.push(glob(parts[2..].join("."))?);
+        if let Some(expression) = name.strip_prefix("re:") {
+            let mut builder = RegexBuilder::new(&format!("^(?:{expression})"));
+            let compiled = builder.unicode(false).size_limit(MOST_COMPILED).build();
+            let compiled = Expression::Regex(compiled.map_err(|_| refuse(ALLOWED.into()))?);
+            match tells_layers_apart(expression) {
+                true => self.numbered.push(compiled),
+                false => self.alike.push(compiled),
             }
-            _ => self.alike.push(Expression {
-                compiled: glob(parts.join("."))?,
-                anchored: false,
-            }),
+        } else if name.contains(['?', '[']) {
+            return Err(refuse(ALLOWED.into()));
+        } else if name.contains('*') {
+            self.add_glob(name);
+        } else if let Some(name) = of_language(name.trim_matches('.')) {
+            self.names.insert(name.to_owned());
         }
-        Some(())
+        let too_many = self.numbered.len() > MOST_NUMBERED
+            || self.alike.len() > MOST_ALIKE
+            || self.count_of_layers > MOST_OF_LAYERS;
+        if too_many {
+            let allowed = format!(
+                "at most {MOST_ALIKE} regular expressions, {MOST_NUMBERED} with a number, and {MOST_OF_LAYERS} names with a * of single layers"
+            );
+            return Err(refuse(allowed));
+        }
+        Ok(())
+    }
+
+    fn add_glob(&mut self, name: &str) {
+        let Some(name) = of_language(name) else { return };
+        let glob = |name: &str| Expression::Glob(name.split('*').map(str::to_owned).collect());
+        let behind = name.strip_prefix("layers.").and_then(|rest| rest.split_once('.'));
+        match behind.map(|(layer, module)| (layer.parse::<u64>(), layer, module)) {
+            Some((Ok(layer), _, module)) => {
+                self.count_of_layers += 1;
+                self.of_layers.entry(layer).or_default().push(glob(module));
+            }
+            Some((Err(_), "*", _)) => self.alike.push(glob(name)),
+            _ if name.starts_with("layers.") || name.chars().any(|c| c.is_ascii_digit()) => {
+                self.numbered.push(glob(name));
+            }
+            _ => self.alike.push(glob(name)),
+        }
     }
 
     /// Expressions that each layer is searched with.
@@ -135,7 +150,7 @@ impl Patterns {
         let name = format!("layers.{layer}.{module}");
         let of_layer = self.of_layers.get(&layer).into_iter().flatten();
         self.names_it(&name)
-            || of_layer.into_iter().any(|glob| glob.is_match(module.as_bytes()))
+            || of_layer.into_iter().any(|of| of.matches(module))
             || self.numbered.iter().any(|of| of.matches(&name))
             || self.is_alike(&name, module)
     }
@@ -162,7 +177,27 @@ impl Patterns {
     }
 }
 
-fn compiled(expression: &str) -> Option<Regex> {
-    let mut builder = RegexBuilder::new(expression);
-    builder.unicode(false).size_limit(MOST_COMPILED).build().ok()
+const ALLOWED: &str =
+    "names of modules, with * for anything, or re: and a regular expression without look-around";
+
+/// Whether an expression may match in some layers and not in others.
+fn tells_layers_apart(expression: &str) -> bool {
+    let behind = expression.split("layers").skip(1);
+    let any = |behind: &str| behind.starts_with(".*") || behind.starts_with("\\..*");
+    let classes = expression.contains("\\d") || expression.contains(['[', '{']);
+    classes || expression.contains(|c: char| c.is_ascii_digit()) || !behind.into_iter().all(any)
+}
+
+/// A name from `layers` on; as it is without them. None: those of a tower.
+fn of_language(name: &str) -> Option<&str> {
+    let at = if name.starts_with("layers") {
+        0
+    } else {
+        match name.find(".layers") {
+            Some(at) => at + 1,
+            None => return (!name.is_empty()).then_some(name),
+        }
+    };
+    let before = &name[..at];
+    (BEFORE.contains(&before) || before.contains('*')).then_some(&name[at..])
 }
