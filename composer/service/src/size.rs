@@ -85,6 +85,11 @@ impl JobSpec {
         }
     }
 
+    /// Whether a setting was asked for: by its own field, or among those set by name.
+    fn asks_for(&self, set: &BTreeMap<String, Setting>, name: &str) -> bool {
+        set.contains_key(name) || (name == "weights" && self.weights.is_some())
+    }
+
     fn serving(&self) -> Result<Job, ServiceError> {
         refuse("micro_batch", self.micro_batch.is_some(), "training")?;
         refuse("accumulation", self.accumulation.is_some(), "training")?;
@@ -274,8 +279,7 @@ pub(crate) fn need_of_model(spec: &DemandSpec, site: &Site<'_>) -> Result<Need, 
     let model = spec.resolved()?;
     let mut job = asked.job()?;
     set_all(&mut job, &spec.set)?;
-    let is_asked = |name: &str| spec.set.contains_key(name) || (name == "weights" && spec.weights.is_some());
-    let stored = as_stored(&mut job, &model, is_asked)?;
+    let stored = as_stored(&mut job, &model, |name| asked.asks_for(&spec.set, name))?;
     let mut fit = size(&model, &job, &spec.offers(site)?, site)?;
     note(&mut fit, stored);
     fit.need().ok_or_else(|| fits_nowhere(&fit, &asked))

@@ -94,7 +94,7 @@ pub struct GpuKind {
     pub memory_nominal: Bytes,
     /// What the driver reports; ECC and firmware take their part first.
     pub memory_reported: Option<Bytes>,
-    /// The total that a program is told (`cudaMemGetInfo`, `hipMemGetInfo`): what the driver reserves is not in it.
+    /// The total in the view of a program (`cudaMemGetInfo`, `hipMemGetInfo`), without the driver's reserve.
     #[serde(default)]
     pub memory_usable: Option<Bytes>,
     pub memory_type: String,
@@ -120,19 +120,19 @@ pub struct GpuKind {
 }
 
 impl GpuKind {
-    /// The memory that management tools show: as the driver reports it, else the least that it can be.
+    /// The memory in management tools: the driver's figure, else that for programs.
     pub fn memory(&self) -> Bytes {
         self.memory_reported.unwrap_or_else(|| self.usable())
     }
 
-    /// The memory that a program can have: as it is told, else as the driver reports it, else a lower bound from the
-    /// nominal figure ([`GpuKind::is_estimated`]).
+    /// The memory for programs: their total, else the driver's figure, else a lower bound from the nominal figure
+    /// ([`GpuKind::is_estimated`]).
     pub fn usable(&self) -> Bytes {
         let least = || Bytes::from_gib(self.memory_nominal.gib() * LEAST_USABLE_SHARE);
         self.memory_usable.or(self.memory_reported).unwrap_or_else(least)
     }
 
-    /// Nobody's figure of its memory was found.
+    /// Its memory is an estimate, without a published figure.
     pub fn is_estimated(&self) -> bool {
         self.memory_usable.or(self.memory_reported).is_none()
     }

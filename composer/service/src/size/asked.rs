@@ -71,9 +71,7 @@ impl SizeRequest {
         let mut job = self.job.job()?;
         set_all(&mut job, &self.set)?;
         let tokens = self.tokens.as_ref().map(Tokens::number).transpose()?;
-        let is_asked =
-            |name: &str| self.set.contains_key(name) || (name == "weights" && self.job.weights.is_some());
-        let stored = as_stored(&mut job, &model, is_asked)?;
+        let stored = as_stored(&mut job, &model, |name| self.job.asks_for(&self.set, name))?;
         let fit = fit_calibrated(&model, &job, &offers, limits, site.calibration);
         let mut fit = fit.map_err(|error| {
             ServiceError::bad_request(error.to_string())

@@ -15,9 +15,9 @@ pub struct Offer {
     /// What joins GPUs of NVIDIA, where that is known.
     #[serde(default)]
     pub links: Option<Links>,
-    /// As a program is told.
+    /// The total in the view of a program.
     pub memory: Bytes,
-    /// Nobody's figure of it was found.
+    /// An estimate, without a published figure.
     #[serde(default)]
     pub estimated: bool,
     /// What it computes natively, where that is known.

@@ -88,7 +88,7 @@ pub fn parse(name: &str, text: &str) -> Result<Model, ConfigError> {
         allowed: "a model of at most 100,000,000,000,000 parameters".into(),
     })?;
     model.check().map_err(refuse)?;
-    // Needed only where nobody says in what the weights are to be served.
+    // Refused later, and only without --weights.
     match stored::format(&model, inner.iter().chain([whole, &file])) {
         Ok(stored) => model.stored = stored,
         Err(unread) => model.stored_unread = Some(unread.to_string()),

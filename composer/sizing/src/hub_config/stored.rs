@@ -38,7 +38,7 @@ pub(super) fn format<'a>(
     Ok(None)
 }
 
-/// Matrices in one format: those of these names, or all that no rule with names has.
+/// A format of matrices: of those with these names, or of all others.
 struct Rule {
     targets: Option<Patterns>,
     bytes: f64,
@@ -54,7 +54,7 @@ fn quantisation(model: &Model, fields: &Fields, experts: Option<&str>) -> Result
             if rules.iter().filter(|rule| rule.targets.is_none()).count() > 1 {
                 return Err(fields.bad("config_groups", "one group at most for all linear layers"));
             }
-            // Names before the class, whatever their order.
+            // Groups with names take precedence over the class.
             rules.sort_by_key(|rule| rule.targets.is_none());
             rules
         }
@@ -91,13 +91,9 @@ fn quantisation(model: &Model, fields: &Fields, experts: Option<&str>) -> Result
     }
     let parts = matrices::parts(model, stored);
     if parts.is_some_and(|parts| parts.beside == 2.0 && (parts.routed == 2.0 || model.routed() == 0)) {
-        let key = fields
-            .named(&["config_groups", KEPT[0], KEPT[1], KEPT[2]])
-            .unwrap_or("quant_method");
-        return Err(fields.bad(
-            key,
-            "what leaves a matrix of the model to be stored in fewer bits",
-        ));
+        let key = fields.named(&KEPT).or(fields.named(&["config_groups"]));
+        let allowed = "modules that leave a matrix of the model in fewer bits";
+        return Err(fields.bad(key.unwrap_or("quant_method"), allowed));
     }
     Ok(Stored {
         format,
@@ -106,7 +102,7 @@ fn quantisation(model: &Model, fields: &Fields, experts: Option<&str>) -> Result
     })
 }
 
-/// Where names of modules stand that are left as they are.
+/// Lists of modules without quantisation.
 const KEPT: [&str; 5] = [
     "modules_to_not_convert",
     "ignored_layers",
@@ -115,7 +111,7 @@ const KEPT: [&str; 5] = [
     "llm_int8_skip_modules",
 ];
 
-/// Modules that stay as they are: by lists; by settings of single ones (AutoRound); by expressions (GPTQModel).
+/// Modules without quantisation: by lists, by settings of single ones (AutoRound), by expressions (GPTQModel).
 fn kept(fields: &Fields) -> Result<Patterns, ConfigError> {
     let mut kept = Patterns::of(fields, &KEPT)?;
     let key = "extra_config";
@@ -130,7 +126,7 @@ fn kept(fields: &Fields) -> Result<Patterns, ConfigError> {
     let key = "dynamic";
     if let Some(modules) = fields.inner(key)? {
         for name in modules.names() {
-            let allowed = "-: and an expression, for modules that stay as they are";
+            let allowed = "-: and an expression, for modules without quantisation";
             let expression = name.strip_prefix("-:").ok_or_else(|| fields.bad(key, allowed))?;
             kept.add(key, &format!("re:{expression}"))?;
         }

@@ -1,10 +1,10 @@
-//! What a server takes beside weights and cache.
+//! Memory of a server beside weights and cache.
 //!
 //! It computes one batch at its start, the largest that its settings allow, and counts the peak as its activations. Two
 //! moments compete: the widest part of a layer with all tokens of the batch, and the choice of the next token of each
 //! request, whose logits are as many as the vocabulary has entries.
 
-use super::{ALLOCATOR, CACHE, Layout, STATES_OF, cached_layers, engine};
+use super::{CACHE, Layout, cached_layers, engine};
 use crate::constants::{Batch, Engine, Profiled};
 use crate::estimate::{Estimate, Term, WARNING, grouped};
 use crate::job::Inference;
@@ -98,9 +98,17 @@ pub(super) fn graphs(job: &Inference, engine: &Engine) -> Option<Term> {
     Some(Term::constant("graphs", range))
 }
 
-/// Tokens of cache for which a server makes room in its share of a GPU of this memory, by the middle estimate, as its log
-/// says them. None: no server with such a share; layers keep states, or caches of two widths, whose room is no single
-/// number; or there is no room.
+/// Memory outside a server's share: the context, older than its count, and graphs, later than it unless it counts them.
+fn is_outside(engine: &Engine, term: &Term) -> bool {
+    match term.name.as_str() {
+        "context" => true,
+        "graphs" => engine.shares_graphs.is_none(),
+        _ => false,
+    }
+}
+
+/// The size of a server's cache in tokens, in its share of a GPU of this memory: the middle estimate of the number in its
+/// log. None: no server with such a share; states, or caches of two widths, without a common number; no room.
 pub fn cache_tokens(
     model: &Model,
     job: &Inference,
@@ -112,18 +120,9 @@ pub fn cache_tokens(
     if model.linear_layers() > 0 || model.window_width(1) != model.cache_width(1) {
         return None;
     }
-    let graphs = engine.shares_graphs.is_none();
-    let apart = |term: &&Term| match term.name.as_str() {
-        CACHE | ALLOCATOR | "context" => false,
-        "graphs" => !graphs,
-        name => !name.starts_with(STATES_OF),
-    };
-    let held: f64 = estimate
-        .terms
-        .iter()
-        .filter(apart)
-        .map(|term| term.point.0 as f64)
-        .sum();
+    let beside_cache = |term: &&Term| !is_outside(engine, term) && term.name != CACHE;
+    let held = estimate.terms.iter().filter(beside_cache);
+    let held: f64 = held.map(|term| term.point.0 as f64).sum();
     let token = (model.cache_width(layout.tensor) * job.cache_bytes + model.index_bytes()) as f64;
     // Its log counts layers with a window as if they kept all tokens.
     let [full, windowed, _] = cached_layers(model, layout, |[full, windowed, _]| (full + windowed) as f64);
@@ -134,8 +133,7 @@ pub fn cache_tokens(
     (blocks > 0.0 && blocks.is_finite()).then_some((blocks * block) as u64)
 }
 
-/// The share of a GPU of this memory that a server is to be given where it takes a share of the whole, and for how many
-/// tokens of cache there is room then.
+/// The least share of a GPU of this memory for a server, and the size of its cache in tokens.
 pub fn share_advice(
     model: &Model,
     job: &Inference,
@@ -145,13 +143,8 @@ pub fn share_advice(
 ) -> Option<String> {
     let engine = engine(job).ok()?;
     let (usual, option) = (engine.utilization.as_ref()?.value, engine.share_option.as_ref()?);
-    // The context is there before it counts, and graphs come afterwards unless it counts them.
-    let outside = |term: &&Term| match term.name.as_str() {
-        "context" => true,
-        "graphs" => engine.shares_graphs.is_none(),
-        _ => false,
-    };
-    let outside: Bytes = estimate.terms.iter().filter(outside).map(|term| term.safe).sum();
+    let outside = estimate.terms.iter().filter(|term| is_outside(engine, term));
+    let outside: Bytes = outside.map(|term| term.safe).sum();
     let inside = estimate.safe.saturating_sub(outside);
     // Rounded up to a hundredth.
     let share = (inside.gib() / memory.gib() * 100.0).ceil() / 100.0;
@@ -174,7 +167,7 @@ pub fn share_advice(
     })
 }
 
-/// More requests at once than a server takes unless told.
+/// A warning of more requests at once than the default.
 pub(super) fn queue_note(job: &Inference, engine: &Engine, card: Card) -> Option<String> {
     let profiled = engine.profiled.as_ref().filter(|_| job.max_num_seqs.is_none())?;
     let usual = usual(profiled, card).requests;

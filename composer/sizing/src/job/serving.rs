@@ -28,7 +28,7 @@ pub struct Inference {
     pub prompt_logits: bool,
     /// A version in `hw-profiles/sizing/serving.toml`.
     pub engine: String,
-    /// The largest batch of a server, where it is not told by default: requests, and tokens of prompts.
+    /// The largest batch of a server in place of the default: requests, and tokens of prompts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_num_seqs: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -1,4 +1,4 @@
-//! Public start-up logs of vLLM: what it says of weights, and of the tokens for which its cache has room.
+//! Public start-up logs of vLLM: its weights, and its cache in tokens.
 
 use poolwright_model::profile::Profiles;
 use poolwright_model::units::Bytes;
@@ -10,13 +10,13 @@ use poolwright_sizing::{Catalogue, Inference, Job, Limits, Model, Offer, fit, hu
 
 const LOGS: &str = include_str!("../data/vllm_logs.csv");
 
-/// Rows whose start before the V1 engine was computed in another way: their weights count.
+/// Rows with another count of the cache: their weights alone are compared.
 const EARLIER: &str = "before the V1 engine";
 
-/// Rows whose weights are not in the format that a name of it stands for.
+/// Rows with weights in another format than its name says.
 const NOT_IN_THE_FORMAT: [&str; 2] = ["scales not known", "which pad less"];
 
-/// Relative errors of a row, and whether it says them.
+/// Relative errors of a row.
 struct Errors {
     row: String,
     weights: Option<f64>,
@@ -101,7 +101,6 @@ fn errors(row: &Row<'_>) -> Errors {
     }
 }
 
-/// Of every log that says them, by versions with other ways to choose tokens too.
 #[test]
 fn weights_and_room_of_the_cache() {
     let (mut weights, mut tokens) = (Vec::new(), Vec::new());
@@ -135,7 +134,7 @@ fn weights_and_room_of_the_cache() {
         "{near} of {}",
         tokens.len()
     );
-    // More than there is would not start.
+    // The bound of the middle estimate's excess.
     assert!(tokens.iter().all(|(error, _)| *error < 0.2));
 }
 

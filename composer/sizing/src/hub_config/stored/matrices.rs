@@ -3,7 +3,7 @@
 use crate::anatomy::Counted;
 use crate::model::{Family, Mlp, Model, StoredParts};
 
-/// A matrix of so many layers. Checkpoints give it one of these names.
+/// A matrix of several layers, with its names in checkpoints.
 struct Matrix {
     names: &'static [&'static str],
     params: f64,
@@ -86,12 +86,12 @@ const OTHERS: [&str; 8] = [
 #[derive(Clone, Copy)]
 pub(super) struct Found {
     pub bytes: f64,
-    /// Its file names it, and does not mean all matrices.
+    /// By its name, not by a rule for all matrices.
     pub named: bool,
 }
 
-/// Bytes of a parameter on average, by those of each matrix of each layer; what is no such matrix, norms and routers
-/// for one, stays in 16 bits. None without any.
+/// Mean bytes of a parameter, from each matrix of each layer; norms and routers, among others, stay in 16 bits. None
+/// without parameters beside the embeddings.
 pub(super) fn parts(model: &Model, stored: impl Fn(u64, &[&str], bool) -> Found) -> Option<StoredParts> {
     let routed = model.routed();
     let embeddings = model.embedding() + model.looked_up();
@@ -100,7 +100,7 @@ pub(super) fn parts(model: &Model, stored: impl Fn(u64, &[&str], bool) -> Found)
     for matrix in matrices(model) {
         let found = (0..model.layers).map(|layer| stored(layer, matrix.names, matrix.routed));
         let found: Vec<Found> = found.collect();
-        // Which layers have it is not told: those whose name stands in the file do.
+        // The layers of a part are not known: those with a name in the file come first.
         let named = found.iter().filter(|found| found.named);
         let named: Vec<f64> = named
             .map(|found| 2.0 - found.bytes)
@@ -148,7 +148,7 @@ fn matrices(model: &Model) -> Vec<Matrix> {
             "shared expert" | "shared experts" | "shared MLP" => add(SHARED, whole, times, false),
             name if name.contains("latent attention") => latent(model, whole, times, &mut add),
             name if name.contains("linear") || name.contains("space") || name.contains("convolution") => {
-                // What makes queries, keys and values is twice to six times what is behind.
+                // The input matrix is two to six times the size of the output matrix.
                 add(STATE_IN, 0.75 * whole, times, false);
                 add(STATE_OUT, 0.25 * whole, times, false);
             }
@@ -170,7 +170,7 @@ fn matrices(model: &Model) -> Vec<Matrix> {
                     add(names, whole / matrices.len() as f64, times, false);
                 }
             }
-            // Of names that are not known.
+            // Matrices without known names.
             _ => add(&[], whole, times, false),
         }
     }

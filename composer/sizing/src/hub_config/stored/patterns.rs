@@ -7,8 +7,7 @@ use regex::bytes::{Regex, RegexBuilder};
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
 
-/// What stands before a layer's name in files of models with text alone, and with more kinds of input. Other names are
-/// those of a tower, or of layers that guess tokens ahead.
+/// Prefixes of a layer of the language model. Others belong to towers, and to layers for speculative decoding.
 const BEFORE: [&str; 6] = [
     "model.",
     "model.language_model.",
@@ -18,8 +17,7 @@ const BEFORE: [&str; 6] = [
     "",
 ];
 
-/// The most bytes of a compiled expression, the most expressions, those that tell layers apart and those that don't, and
-/// the most names with a `*` of single layers.
+/// Limits: bytes of a compiled expression, expressions for single layers, for all alike, and names with a `*` of one layer.
 const MOST_COMPILED: usize = 1 << 16;
 const MOST_NUMBERED: usize = 2000;
 const MOST_ALIKE: usize = 500;
@@ -31,10 +29,10 @@ pub(super) struct Patterns {
     /// Names with a `*` of single layers, without the layer.
     of_layers: HashMap<u64, Vec<Expression>>,
     count_of_layers: usize,
-    /// Expressions that tell layers apart, and those that don't.
+    /// Expressions for single layers, and for all layers alike.
     numbered: Vec<Expression>,
     alike: Vec<Expression>,
-    /// What those say of a module, whatever its layer.
+    /// Results of the latter by module.
     known: RefCell<HashMap<String, bool>>,
 }
 
@@ -64,14 +62,21 @@ fn is_globbed(parts: &[String], name: &str) -> bool {
     let Some(mut rest) = name.strip_prefix(first.as_str()) else {
         return false;
     };
-    for part in others {
+    let ends = |rest: &str| rest.is_empty() || rest.starts_with('.');
+    let Some((last, between)) = others.split_last() else {
+        return ends(rest);
+    };
+    for part in between {
         let Some(at) = rest.find(part.as_str()) else {
             return false;
         };
         rest = &rest[at + part.len()..];
     }
-    // What ends with a star takes all that follows.
-    rest.is_empty() || rest.starts_with('.') || others.last().is_some_and(String::is_empty)
+    // Any place of the last part counts, with the end of a module's name behind it; after a final star, anything.
+    last.is_empty()
+        || rest
+            .match_indices(last.as_str())
+            .any(|(at, part)| ends(&rest[at + part.len()..]))
 }
 
 impl Patterns {
@@ -200,4 +205,28 @@ fn of_language(name: &str) -> Option<&str> {
     };
     let before = &name[..at];
     (BEFORE.contains(&before) || before.contains('*')).then_some(&name[at..])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ends_of_names_with_a_star() {
+        let globbed = |glob: &str, name: &str| {
+            let parts: Vec<String> = glob.split('*').map(str::to_owned).collect();
+            is_globbed(&parts, name)
+        };
+        for (glob, name) in [
+            ("*h", "mlp.dense_h_to_4h"),
+            ("mlp.up*", "mlp.up_proj"),
+            ("layers.*.self_attn", "layers.3.self_attn.q_proj"),
+            ("*", "mlp.up_proj"),
+        ] {
+            assert!(globbed(glob, name), "{glob} {name}");
+        }
+        for (glob, name) in [("*up", "mlp.up_proj"), ("up*", "mlp.up_proj")] {
+            assert!(!globbed(glob, name), "{glob} {name}");
+        }
+    }
 }

@@ -21,7 +21,7 @@ fn modules_that_stay_in_16_bits() {
     let beside = |quantised: &str| parts(LLAMA_8B, quantised).unwrap().1;
     let [h, q, kv, f, layers] = [4096.0, 4096.0, 1024.0, 14336.0, 32.0];
     let inner = 8_030_261_248.0 - 2.0 * 128_256.0 * h;
-    // 1 B in matrices, 2 B in norms and in what is left out.
+    // 1 B in matrices, 2 B in norms and in exceptions.
     let expected = |kept: f64| {
         let matrices = layers * (2.0 * h * (q + kv) + 3.0 * h * f);
         2.0 - (matrices - kept) / inner
@@ -121,7 +121,7 @@ fn groups_of_modules_in_formats_of_their_own() {
     assert!((routed - 0.5625).abs() < 1e-9, "{routed}");
     assert!(beside > 1.0 && beside < 1.1, "{beside}");
     let all = group("\"Linear\"", 4, "float");
-    // Names come before the class, whatever the order.
+    // Groups with names take precedence over the class.
     let (routed, beside) = of(&format!(r#""a": {all}, "b": {fp8}"#), "");
     assert!(
         (routed - 0.5625).abs() < 1e-9 && beside > 1.0,
@@ -161,7 +161,7 @@ fn quantisation_that_contradicts_itself() {
         ),
         (
             r#""quant_method": "fp8", "modules_to_not_convert": ["model.layers"]"#,
-            "modules_to_not_convert is [\"model.layers\"]; allowed: what leaves a matrix",
+            "modules_to_not_convert is [\"model.layers\"]; allowed: modules that leave a matrix",
         ),
         (r#""quant_method": "fp8", "bits": 4"#, "bits is 4; allowed: 8"),
         (
@@ -182,7 +182,7 @@ fn quantisation_that_contradicts_itself() {
         ),
         (
             r#""quant_method": "compressed-tensors", "config_groups": {"a": {"targets": ["nothing"], "weights": {"num_bits": 8, "type": "float"}}}"#,
-            "allowed: what leaves a matrix of the model",
+            "allowed: modules that leave a matrix of the model",
         ),
         (
             r#""quant_method": "fp8", "ignore": ["re:(("]"#,
@@ -204,7 +204,7 @@ fn quantisation_that_contradicts_itself() {
         let said = refused(quantised);
         assert!(said.contains(says), "{said}");
     }
-    // So many names are looked up at once.
+    // A set of names has no such limit.
     let names: Vec<String> = (0..100_000)
         .map(|n| format!("\"model.layers.{n}.self_attn.q_proj\""))
         .collect();
