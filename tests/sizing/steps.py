@@ -43,12 +43,12 @@ QWEN35_9B = dict(hidden_size=4096, intermediate_size=12288, num_hidden_layers=8,
                  num_key_value_heads=4, head_dim=256, vocab_size=248320, tie_word_embeddings=False)
 # Of both: heads of keys and of values, their widths, and tokens of the convolution; every fourth layer is a full one.
 LINEAR = (16, 32, 128, 128, 4)
-# How the classes are called in the table: the family, and the MLP.
-FAMILIES = {
-    "Llama": ("llama", "swiglu"), "Qwen2": ("qwen2", "swiglu"), "Qwen3Moe": ("qwen3-moe", "swiglu"),
-    "Mixtral": ("mixtral", "swiglu"), "Gemma2": ("gemma2", "geglu"), "Gemma3": ("gemma3", "geglu"),
-    "DeepseekV3": ("deepseek", "swiglu"), "Qwen3Next": ("qwen3-next", "swiglu"), "Qwen3_5": ("qwen3-next", "swiglu"),
-    "Olmo2": ("olmo2", "swiglu"), "Phi": ("phi", "gelu_new"), "GPTNeoX": ("gpt-neox", "gelu"),
+# How the classes are called in the table: the model_type, and the MLP.
+CLASSES = {
+    "Llama": ("llama", "swiglu"), "Qwen2": ("qwen2", "swiglu"), "Qwen3Moe": ("qwen3_moe", "swiglu"),
+    "Mixtral": ("mixtral", "swiglu"), "Gemma2": ("gemma2", "geglu"), "Gemma3": ("gemma3_text", "geglu"),
+    "DeepseekV3": ("deepseek_v3", "swiglu"), "Qwen3Next": ("qwen3_next", "swiglu"), "Qwen3_5": ("qwen3_next", "swiglu"),
+    "Olmo2": ("olmo2", "swiglu"), "Phi": ("phi", "gelu_new"), "GPTNeoX": ("gpt_neox", "gelu"),
 }
 MODELS = {
     "gemma-2-2b-8-layers": ("Gemma2", GEMMA_2B),

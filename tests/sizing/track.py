@@ -52,7 +52,7 @@ from torch.distributed.tensor.parallel import (
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
 from kernels import Narrow, fuse_linear_attention
-from steps import FAMILIES, LINEAR, MODELS, cases
+from steps import CLASSES, LINEAR, MODELS, cases
 
 GIB = 2**30
 CPU = torch.device("cpu")
@@ -445,7 +445,7 @@ LINEAR_COLUMNS = ("key_heads", "value_heads", "key_dim", "value_dim", "kernel")
 
 def linear(kind, dims):
     """Columns of linear attention, empty where a model has none."""
-    has = FAMILIES[kind][0] == "qwen3-next"
+    has = CLASSES[kind][0] == "qwen3-next"
     full = dims["num_hidden_layers"] // 4 if has else ""
     return {"linear_full_layers": full} | {
         f"linear_{name}": value if has else "" for name, value in zip(LINEAR_COLUMNS, LINEAR)
@@ -473,8 +473,8 @@ def row(number, case, peak):
         "ffn": dims["intermediate_size"],
         "vocab": dims["vocab_size"],
         "tied": int(dims["tie_word_embeddings"]),
-        "mlp": FAMILIES[kind][1],
-        "family": FAMILIES[kind][0],
+        "mlp": CLASSES[kind][1],
+        "model_type": CLASSES[kind][0],
         "experts": experts,
         "experts_per_token": dims.get("num_experts_per_tok", ""),
         "expert_ffn": dims.get("moe_intermediate_size", dims["intermediate_size"]) if experts else "",

@@ -261,7 +261,15 @@ pub fn run(args: &SizeArgs, output: Output) -> Outcome {
     answer::show(&model, &fit, &shown, output)?;
     match fit.candidates.is_empty() {
         true => Err(refused(size::fits_nowhere(&fit, &job)).explained(args.explain)),
-        false => Ok(ExitCode::Ok),
+        false => Ok(answered(&model)),
+    }
+}
+
+/// A model of a kind that is not known is sized by what its file says alone.
+fn answered(model: &Model) -> ExitCode {
+    match model.unknown_kind {
+        Some(_) => ExitCode::Partial,
+        None => ExitCode::Ok,
     }
 }
 

@@ -1,8 +1,9 @@
 //! Low-rank and other adapters: what they are put on, and how many parameters are trained.
 
+use crate::features::Gate;
 use crate::job::{AdapterType, Targets};
 use crate::linear::Linear;
-use crate::model::{Experts, Family, Latent, Mlp, Model};
+use crate::model::{Experts, Latent, Model};
 use serde::{Deserialize, Serialize};
 
 /// Low-rank or other adapters.
@@ -66,7 +67,7 @@ impl Adapters {
     fn attention(&self, model: &Model) -> u64 {
         let (h, q, kv) = (model.hidden, model.query(), model.key());
         // A gate comes out of the matrix that makes queries.
-        let made = if model.family == Family::Qwen3Next {
+        let made = if model.features.gate == Gate::Element {
             2 * q
         } else {
             q
@@ -108,15 +109,18 @@ impl Adapters {
 
 /// Inputs and outputs of the matrices of a plain MLP, of a layer's shared experts, and of all its routed ones.
 fn mlps(model: &Model) -> (u64, u64, u64) {
-    let matrices = if model.mlp == Mlp::Gated { 3 } else { 2 };
+    let matrices = model.features.mlp.matrices();
     let of = |width: u64| matrices * (model.hidden + width);
     let (shared, routed) = match model.experts {
         None => (0, 0),
         // Shared experts are one MLP, as wide as they are together.
         Some(Experts {
-            count, shared, ffn, ..
+            count,
+            shared_ffn,
+            ffn,
+            ..
         }) => (
-            if shared > 0 { of(shared * ffn) } else { 0 },
+            if shared_ffn > 0 { of(shared_ffn) } else { 0 },
             count.saturating_mul(of(ffn)),
         ),
     };

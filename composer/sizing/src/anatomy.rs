@@ -4,14 +4,13 @@
 //! Invariants where it was read from a file: the parts add up to the model's parameters, embeddings included, and
 //! every number of layers is at most [`MOST`] times that of the model.
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 /// Some models have several of a part in one layer.
 pub(crate) const MOST: u64 = 4;
 
 /// A part, and how often it is there.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Counted {
     pub name: String,
     /// Parameters of one.
@@ -20,8 +19,7 @@ pub struct Counted {
 }
 
 /// Heads of a cache whose keys and values differ in width, or from those of other layers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct CacheHeads {
     pub count: u64,
     /// Width of a key and of a value together.
@@ -35,38 +33,29 @@ impl CacheHeads {
     }
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Anatomy {
     pub parts: Vec<Counted>,
     /// Layers that compare tokens with others, whether they keep a cache of their own or take another layer's.
-    #[serde(default)]
     pub attending: u64,
     /// Layers that keep keys and values of all tokens.
-    #[serde(default)]
     pub full: u64,
     /// Layers that keep them of a window.
-    #[serde(default)]
     pub windowed: u64,
     /// Layers that keep a state.
-    #[serde(default)]
     pub with_state: u64,
     /// Layers with an MLP.
-    #[serde(default)]
     pub plain: u64,
     /// Layers with experts.
-    #[serde(default)]
     pub with_experts: u64,
     /// Parameters of one routed expert.
-    #[serde(default)]
     pub expert: u64,
     /// Parameters of tables beside the embedding of which a token takes a row a layer.
-    #[serde(default)]
     pub looked_up: u64,
+    /// It has parts whose activations no measurement confirms.
+    pub unmeasured: bool,
     /// Heads of the cache where the model's own do not say it.
-    #[serde(default)]
     pub full_cache: Option<CacheHeads>,
-    #[serde(default)]
     pub window_cache: Option<CacheHeads>,
 }
 

@@ -9,6 +9,7 @@ use crate::constants::Constants;
 use crate::csv::{self, CsvError, Row};
 use crate::error::SizingError;
 use crate::estimate::{Term, whole};
+use crate::features::{Features, Mlp, Norm};
 use crate::hub_config;
 use crate::inference::{self, Layout};
 use crate::job::{
@@ -16,12 +17,11 @@ use crate::job::{
     WeightFormat,
 };
 use crate::linear::{Linear, Mixer};
-use crate::model::{Experts, Family, Latent, Mlp, Model};
+use crate::model::{Experts, Latent, Model};
 use crate::named::named;
 use crate::need::Task;
 use crate::overhead::{self, Card};
 use crate::parallel::Parallel;
-use crate::parameters;
 use crate::training;
 use poolwright_model::profile::Profiles;
 use poolwright_model::units::Bytes;
@@ -265,11 +265,7 @@ fn model(row: &Row<'_>) -> Result<Model, SizingError> {
     let heads = required(row, "heads")?;
     let hidden = required(row, "hidden")?;
     let model = Model {
-        name: row.get("model").unwrap_or("model").to_owned(),
-        aliases: Vec::new(),
-        family: Family::Other,
         params: required(row, "params")?,
-        params_active: None,
         layers: required(row, "layers")?,
         hidden,
         heads,
@@ -278,24 +274,37 @@ fn model(row: &Row<'_>) -> Result<Model, SizingError> {
         ffn: required(row, "ffn")?,
         vocab: required(row, "vocab")?,
         tied: flag(row, "tied")?.unwrap_or(false),
-        mlp,
-        context: None,
-        latent: None,
-        window: None,
-        linear: None,
-        experts: None,
-        anatomy: None,
-        assumed: None,
-        stored: None,
-        stored_unread: None,
-        vision: None,
+        features: Features {
+            mlp,
+            // What has an MLP of two matrices mostly has layer norms.
+            norm: if mlp == Mlp::Gated { Norm::Rms } else { Norm::Layer },
+            ..Features::default()
+        },
         source: "the case".into(),
+        ..Model::blank(row.get("model").unwrap_or("model"))
     };
     model.check()?;
-    let mut model = experts(row, linear(row, latent(row, known(row, model))?)?)?;
-    if let Some(family) = row.get("family") {
-        model.family = family.parse()?;
+    if let Some(known) = known(&model) {
+        return Ok(known);
     }
+    let mut model = experts(row, linear(row, latent(row, model)?)?)?;
+    let gated = mlp == Mlp::Gated;
+    let named = match row.get("model_type") {
+        Some(kind) => Some(hub_config::features_of(kind).ok_or_else(|| {
+            let allowed = "a model_type that `poolwright size --list model-types` has";
+            SizingError::bad("model_type", format!("{kind:?}"), allowed)
+        })?),
+        // GPT-2 alone computes it so.
+        None if mlp == Mlp::GeluNew => hub_config::features_of("gpt2"),
+        None => hub_config::features_named(&model.name, gated, model.experts.is_some()),
+    };
+    if let Some(named) = named {
+        model.features = computed(named, mlp);
+    }
+    let full = number(row, "linear_full_layers")?;
+    let with_state = full.map_or(0, |full| model.layers.saturating_sub(full));
+    let model = model.of_regular_layers(with_state);
+    model.check()?;
     refuse_contradiction(&model)?;
     Ok(model)
 }
@@ -318,7 +327,7 @@ fn refuse_contradiction(model: &Model) -> Result<(), SizingError> {
     if model.latent.is_some() {
         return Ok(());
     }
-    let shape = parameters::matrices(model) as f64;
+    let shape = model.anatomy.params().map_or(f64::MAX, |params| params as f64);
     let most = if model.experts.is_some() {
         1.5
     } else {
@@ -335,30 +344,26 @@ fn refuse_contradiction(model: &Model) -> Result<(), SizingError> {
 /// The most parameters of a mixture over those of a dense model of its dimensions.
 const MOST_EXPERTS: f64 = 64.0;
 
-/// What a table has no columns for comes from the catalogue, where it has a model of this name and these dimensions; of
-/// another the name may say its family.
-fn known(row: &Row<'_>, model: Model) -> Model {
+/// The catalogue's model of this name and these dimensions, which has what a table has no columns for.
+fn known(model: &Model) -> Option<Model> {
     let same = |known: &&Model| {
         (known.params, known.layers, known.hidden) == (model.params, model.layers, model.hidden)
     };
-    match Catalogue::builtin().by_name(&model.name).filter(same) {
-        Some(known) => Model {
-            name: model.name,
-            mlp: model.mlp,
-            ..known.clone()
-        },
-        None => Model {
-            family: match model.mlp {
-                // GPT-2 alone computes it so.
-                Mlp::GeluNew => Family::Gpt2,
-                Mlp::Gated | Mlp::Gelu => {
-                    let experts = row.get("experts").is_some();
-                    hub_config::family_named(&model.name, model.mlp, experts).unwrap_or(Family::Other)
-                }
-            },
-            ..model
-        },
-    }
+    let known = Catalogue::builtin().by_name(&model.name).filter(same)?;
+    Some(Model {
+        name: model.name.clone(),
+        features: computed(known.features, model.features.mlp),
+        ..known.clone()
+    })
+}
+
+/// With the MLP that a case states, whose words leave ReLU and GELU alike.
+fn computed(features: Features, mlp: Mlp) -> Features {
+    let mlp = match (mlp, features.mlp) {
+        (Mlp::Gelu, Mlp::Relu) => Mlp::Relu,
+        _ => mlp,
+    };
+    Features { mlp, ..features }
 }
 
 /// Latent attention that the table states.
@@ -375,13 +380,13 @@ fn latent(row: &Row<'_>, model: Model) -> Result<Model, SizingError> {
         index_heads: 0,
         index_dim: 0,
     });
-    let family = match model.family {
-        Family::Other => Family::Deepseek,
-        known => known,
+    let features = Features {
+        weighs_in_fp32: true,
+        ..model.features
     };
     let model = Model {
         latent,
-        family,
+        features,
         ..model
     };
     model.check()?;
@@ -390,12 +395,11 @@ fn latent(row: &Row<'_>, model: Model) -> Result<Model, SizingError> {
 
 /// Linear attention that the table states.
 fn linear(row: &Row<'_>, model: Model) -> Result<Model, SizingError> {
-    let Some(full_layers) = number(row, "linear_full_layers")? else {
+    if number(row, "linear_full_layers")?.is_none() {
         return Ok(model);
-    };
+    }
     let linear = Some(Linear {
         mixer: Mixer::Delta,
-        full_layers,
         key_heads: required(row, "linear_key_heads")?,
         value_heads: required(row, "linear_value_heads")?,
         key_dim: required(row, "linear_key_dim")?,
@@ -413,13 +417,12 @@ fn experts(row: &Row<'_>, model: Model) -> Result<Model, SizingError> {
     let Some(count) = number(row, "experts")? else {
         return Ok(model);
     };
+    let ffn: u64 = required(row, "expert_ffn")?;
     let experts = Some(Experts {
         count,
         per_token: required(row, "experts_per_token")?,
-        ffn: required(row, "expert_ffn")?,
-        shared: number(row, "shared_experts")?.unwrap_or(0),
-        first_dense_layers: 0,
-        every: 1,
+        ffn,
+        shared_ffn: number(row, "shared_experts")?.unwrap_or(0).saturating_mul(ffn),
     });
     let model = Model { experts, ..model };
     model.check()?;

@@ -66,7 +66,7 @@ pub fn estimate(
     terms.push(overhead::context(card, &job.software()));
     terms.extend(overhead::kernels(card, &job.software()));
 
-    let mut notes: Vec<String> = model.assumption().into_iter().chain(vision_note(model)).collect();
+    let mut notes: Vec<String> = model.assumptions().chain(vision_note(model)).collect();
     let tokens = job.prompt_tokens + job.generated_tokens;
     if let Some(context) = model.context.filter(|c| tokens > *c) {
         notes.push(format!(
@@ -218,7 +218,7 @@ fn held(model: &Model, layout: Layout) -> (u64, u64) {
     let routed = model.routed().min(inner);
     let stage = stage_layers(model, layout);
     let with_experts = model.expert_layers();
-    let every = model.experts.map_or(1, |experts| experts.every);
+    let every = (model.layers / with_experts.max(1)).max(1);
     let here = with_experts.min(stage.div_ceil(every));
     let share = |of: u64, layers: u64, all: u64| {
         let held = u128::from(of) * u128::from(layers);
@@ -353,7 +353,8 @@ fn cached_layers(model: &Model, layout: Layout, bytes: impl Fn([u64; 3]) -> f64)
     if layout.pipeline == 1 {
         return all;
     }
-    if model.anatomy.is_some() {
+    let exclusive = full + windowed + all[2] == model.layers && (windowed == 0 || model.linear.is_none());
+    if !exclusive {
         // Of each kind as many as a stage can have where they are spread evenly.
         return all.map(|of| (stage * of).div_ceil(model.layers));
     }
@@ -376,7 +377,7 @@ fn cached_elements(model: &Model, layout: Layout) -> String {
     if let Some(latent) = model.latent {
         return format!("({} + {})", latent.kv_lora_rank, latent.rope_dim);
     }
-    match model.anatomy.as_ref().and_then(|anatomy| anatomy.full_cache) {
+    match model.anatomy.full_cache {
         Some(heads) => format!("{} x {}", heads.count.div_ceil(layout.tensor), heads.width),
         None => {
             let heads = model.kv_heads.div_ceil(layout.tensor);
@@ -400,7 +401,7 @@ fn cache(model: &Model, job: &Inference, layout: Layout, engine: &Engine) -> Vec
     let what = cached_elements(model, layout);
     let token = (model.cache_width(layout.tensor) * job.cache_bytes + model.index_bytes()) as f64;
     let in_window = (model.window_width(layout.tensor) * job.cache_bytes + model.index_bytes()) as f64;
-    let kept = model.window.map_or(tokens, |w| tokens.min(w.tokens));
+    let kept = model.window.map_or(tokens, |kept| tokens.min(kept));
     let of_attention = |[full, windowed, _]: [u64; 3]| {
         full as f64 * tokens as f64 * token + windowed as f64 * kept as f64 * in_window
     };

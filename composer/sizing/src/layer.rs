@@ -6,8 +6,9 @@
 
 use crate::eager::replay::Graph;
 use crate::eager::tape::{Op, Section, Tape, Tensor, Weights};
+use crate::features::{Mlp, Norm, Norms};
 use crate::job::{AdapterType, Adapters, Attention, Targets};
-use crate::model::{Family, Mlp, Model};
+use crate::model::Model;
 
 mod attention;
 mod feeding;
@@ -48,22 +49,17 @@ impl Model {
     pub(crate) fn order(&self) -> impl Iterator<Item = Kind> + '_ {
         let spread = |at: u64, count: u64| (at + 1) * count / self.layers > at * count / self.layers;
         let of = move |at: u64| {
-            let Some(anatomy) = &self.anatomy else {
-                let state = spread(at, self.linear_layers());
-                return (
-                    Some(if state { Mixing::State } else { Mixing::Attention }),
-                    if at < self.plain_layers() {
-                        Feeding::Plain
-                    } else {
-                        Feeding::Experts
-                    },
-                );
-            };
+            let anatomy = &self.anatomy;
             let mixing = match (spread(at, anatomy.attending), spread(at, anatomy.with_state)) {
                 (true, _) => Some(Mixing::Attention),
                 (false, true) => Some(Mixing::State),
                 (false, false) => None,
             };
+            if self.is_regular() {
+                let mixing = mixing.or(Some(Mixing::State));
+                let plain = at < anatomy.plain;
+                return (mixing, if plain { Feeding::Plain } else { Feeding::Experts });
+            }
             let feeding = match (spread(at, anatomy.with_experts), spread(at, anatomy.plain)) {
                 (true, _) => Feeding::Experts,
                 (false, true) => Feeding::Plain,
@@ -141,7 +137,7 @@ pub(crate) struct Layers<'a> {
 
 impl Layers<'_> {
     pub fn gated(&self) -> bool {
-        self.model.mlp == Mlp::Gated
+        self.model.features.mlp == Mlp::Gated
     }
 
     /// Widths of query and key of one GPU. Heads are replicated where there are fewer than GPUs.
@@ -155,68 +151,11 @@ impl Layers<'_> {
 
     /// Bytes of an element of what a norm of the root mean square multiplies with its weights.
     pub fn scaled(&self) -> f64 {
-        match self.model.family {
-            Family::Gemma2 | Family::Gemma3 | Family::Olmo2 | Family::Qwen3Next => 4.0,
+        match self.model.features.norm {
+            Norm::WideRms => 4.0,
             _ if self.autocast => 4.0,
             _ => self.element,
         }
-    }
-
-    /// Attention and MLP take the output of one norm.
-    fn side_by_side(&self) -> bool {
-        matches!(
-            self.model.family,
-            Family::Phi | Family::Gptj | Family::Cohere | Family::CohereQkNorm
-        )
-    }
-
-    /// What attention and MLP give has a norm, too.
-    fn norms_outputs(&self) -> bool {
-        matches!(
-            self.model.family,
-            Family::Gemma2 | Family::Gemma3 | Family::Glm4 | Family::Glm4Bias
-        )
-    }
-
-    /// Queries and keys have norms of their own.
-    fn norms_heads(&self) -> bool {
-        matches!(
-            self.model.family,
-            Family::Qwen3
-                | Family::Qwen3Moe
-                | Family::Qwen3Next
-                | Family::Apertus
-                | Family::Glm4Moe
-                | Family::Gemma3
-                | Family::Olmo2
-                | Family::CohereQkNorm
-        )
-    }
-
-    /// One matrix makes queries, keys and values.
-    fn fuses_attention(&self) -> bool {
-        matches!(
-            self.model.family,
-            Family::Phi3 | Family::Gpt2 | Family::GptNeox | Family::Falcon | Family::Bloom | Family::Mpt
-        )
-    }
-
-    /// One matrix makes gate and up.
-    fn fuses_mlp(&self) -> bool {
-        matches!(self.model.family, Family::Phi3 | Family::Glm4 | Family::Glm4Bias)
-    }
-
-    /// Positions are turned into queries and keys.
-    fn rotates(&self) -> bool {
-        !matches!(
-            self.model.family,
-            Family::Gpt2 | Family::Opt | Family::Bloom | Family::Mpt | Family::GptNeo
-        )
-    }
-
-    /// Dropout is on by default behind attention and MLP.
-    fn drops(&self) -> bool {
-        matches!(self.model.family, Family::Gpt2 | Family::Opt | Family::GptNeo)
     }
 
     /// Its operations for so many tokens, recorded.
@@ -244,14 +183,14 @@ impl Layers<'_> {
             (Mixing::State, Some(linear)) => self.mixer(tape, normed, linear),
             _ => self.attention(tape, normed),
         };
-        if self.side_by_side() {
+        if self.model.features.norms == Norms::Shared {
             let fed = self.feed(tape, normed, feeding);
             let both = self.add(tape, out, fed);
             self.add(tape, x, both);
             return;
         }
         tape.section(Section::Attention);
-        if self.norms_outputs() {
+        if self.model.features.norms == Norms::Four {
             out = self.norm(tape, out, self.outside(), self.model.hidden as f64);
         }
         let x = self.add(tape, x, out);
@@ -279,7 +218,7 @@ impl Layers<'_> {
         let mut out = self.feed(tape, normed, feeding);
         tape.until(&[normed]);
         tape.section(Section::Attention);
-        if self.norms_outputs() {
+        if self.model.features.norms == Norms::Four {
             out = self.norm(tape, out, self.outside(), h);
         }
         self.add(tape, x, out);
@@ -306,7 +245,7 @@ impl Layers<'_> {
     }
 
     fn dropped(&self, tape: &mut impl Tape, x: Tensor) -> Tensor {
-        match self.drops() {
+        match self.model.features.drops {
             true => tape.op(Op::new(&[x], x.bytes).keeps_beside(self.outside())),
             false => x,
         }
@@ -335,7 +274,7 @@ impl Layers<'_> {
     /// A norm of so many elements a token and so many weights.
     fn norm(&self, tape: &mut impl Tape, x: Tensor, width: f64, weights: f64) -> Tensor {
         let e = self.element;
-        if !self.gated() {
+        if matches!(self.model.features.norm, Norm::Layer | Norm::UnbiasedLayer) {
             let out = if self.autocast { 4.0 } else { e } * width;
             return tape.op(Op::new(&[x], out).keeps(1).weights(self.vector(2.0 * weights)));
         }

@@ -3,10 +3,10 @@
 //! and values of all tokens, each keeps for each sequence the last inputs of a short convolution, and a matrix for each
 //! head.
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 /// What such a layer computes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Mixer {
     /// Gated DeltaNet.
@@ -27,13 +27,9 @@ pub enum Mixer {
 }
 
 /// What a layer with a state has, and how many are not of them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Linear {
-    #[serde(default)]
     pub mixer: Mixer,
-    /// Layers with attention over all tokens; the others are linear.
-    pub full_layers: u64,
     pub key_heads: u64,
     pub value_heads: u64,
     /// Width of a head of queries and keys.
@@ -44,12 +40,7 @@ pub struct Linear {
     pub kernel: u64,
     /// Bytes of an element of the recurrent state. The kernels of linear attention return it in fp32; engines keep that
     /// of state spaces as wide as the model unless its file asks for more.
-    #[serde(default = "fp32")]
     pub state_bytes: u64,
-}
-
-fn fp32() -> u64 {
-    4
 }
 
 /// Bytes of an element that the convolution keeps.

@@ -156,7 +156,9 @@ impl Work {
         let lookup = if model.tied { 0 } else { model.vocab * model.hidden };
         let active = model.active().saturating_sub(lookup + model.looked_up());
         let (full, windowed) = model.full_and_windowed_layers();
-        let kept = model.window.map_or(attended, |w| attended.min(w.tokens as f64));
+        let kept = model
+            .window
+            .map_or(attended, |tokens| attended.min(tokens as f64));
         let pairs = full as f64 * attended + windowed as f64 * kept;
         // A head's matrix is multiplied with a key, changed, and multiplied with a query.
         let states = model

@@ -7,7 +7,7 @@
 //! and value heads, the vocabulary of 128,256 and untied embeddings stay; the parameters are the size as
 //! asked. Every dimension grows with the size, so a bigger size never needs less.
 
-use crate::model::{Family, Mlp, Model};
+use crate::model::Model;
 
 /// Parameters, layers, hidden size, MLP width.
 const ANCHORS: [(f64, f64, f64, f64); 5] = [
@@ -58,12 +58,8 @@ pub fn shape(params: u64) -> Result<Model, OutOfRange> {
     let at = |pick: fn(&(f64, f64, f64, f64)) -> f64| interpolate(params as f64, pick);
     let hidden = multiple(at(|a| a.2), 1024);
     let heads = hidden / 128;
-    Ok(Model {
-        name: size_name(params),
-        aliases: Vec::new(),
-        family: Family::Other,
+    let model = Model {
         params,
-        params_active: None,
         layers: multiple(at(|a| a.1), 1),
         hidden,
         heads,
@@ -71,20 +67,11 @@ pub fn shape(params: u64) -> Result<Model, OutOfRange> {
         head_dim: 128,
         ffn: multiple(at(|a| a.3), 256),
         vocab: 128_256,
-        tied: false,
-        mlp: Mlp::Gated,
         context: Some(131_072),
-        latent: None,
-        window: None,
-        linear: None,
-        experts: None,
-        anatomy: None,
-        assumed: None,
-        stored: None,
-        stored_unread: None,
-        vision: None,
         source: "reference shape: the Llama 3 family, interpolated to the size".into(),
-    })
+        ..Model::blank(&size_name(params))
+    };
+    Ok(model.of_regular_layers(0))
 }
 
 fn interpolate(params: f64, pick: fn(&(f64, f64, f64, f64)) -> f64) -> f64 {
@@ -156,12 +143,7 @@ mod tests {
             let Ok(model) = shape(params) else { break };
             model.check().unwrap();
             assert!(model.layers >= last.layers && model.hidden >= last.hidden && model.ffn >= last.ffn);
-            let counted = Model {
-                family: Family::Llama,
-                ..model.clone()
-            }
-            .counted()
-            .unwrap();
+            let counted = model.anatomy.params().unwrap();
             let ratio = counted as f64 / params as f64;
             assert!((0.6..=1.6).contains(&ratio), "{}: {ratio}", model.name);
             last = model;

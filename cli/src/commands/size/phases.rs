@@ -1,9 +1,8 @@
 //! `size --phases`: a run over time, as windows with a need each.
 
 use super::answer::calibrated;
-use super::read_model;
+use super::{answered, read_model};
 use crate::commands::{Outcome, model_file};
-use crate::exit_code::ExitCode;
 use crate::failure::Failure;
 use crate::output::human::{duration, wrapped};
 use crate::output::{Cell, Output, Table, column};
@@ -75,10 +74,16 @@ pub fn run(file: &Path, pool: &Pool<'_>, start: Option<Timestamp>, output: Outpu
         ];
         let said = LEGEND.iter().map(|line| (*line).to_owned());
         let said = said.chain(calibrated(scheduled.iter().map(|phase| &phase.set)));
-        lines.extend(said.map(|line| wrapped(&line, width)));
+        lines.extend(
+            model
+                .warning()
+                .into_iter()
+                .chain(said)
+                .map(|line| wrapped(&line, width)),
+        );
         lines.join("\n")
     })?;
-    Ok(ExitCode::Ok)
+    Ok(answered(&model))
 }
 
 /// The run that a file describes.

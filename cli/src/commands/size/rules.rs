@@ -1,5 +1,6 @@
 //! A model by a published rule of thumb: `size --rule`.
 
+use super::answered;
 use crate::commands::Outcome;
 use crate::exit_code::ExitCode;
 use crate::failure::Failure;
@@ -92,8 +93,9 @@ pub fn size(
                 range.low_gb, range.high_gb, range.billions
             )
         });
+        let warning = model.warning().map_or_else(String::new, |warning| format!("\n{warning}"));
         format!(
-            "{} by {}'s rule: {:.1} billion parameters x {bits} bits / 8 x {} = {:.0} GB.{range}\n\n{}",
+            "{} by {}'s rule: {:.1} billion parameters x {bits} bits / 8 x {} = {:.0} GB.{range}{warning}\n\n{}",
             answer.model,
             answer.rule,
             model.params as f64 / 1e9,
@@ -102,7 +104,7 @@ pub fn size(
             table.render(width)
         )
     })?;
-    Ok(ExitCode::Ok)
+    Ok(answered(model))
 }
 
 fn set(kind: &GpuKind, memory_gb: f64) -> Set<'_> {

@@ -129,6 +129,15 @@ impl Fields {
         Err(self.bad(key, &format!("1 to {MOST}")))
     }
 
+    /// A factor of a width.
+    pub fn factor(&self, key: &str, usual: f64) -> Result<f64, ConfigError> {
+        let Some(value) = self.get(key) else {
+            return Ok(usual);
+        };
+        let factor = value.as_f64().filter(|factor| (0.001..=1000.0).contains(factor));
+        factor.ok_or_else(|| self.bad(key, "0.001 to 1000"))
+    }
+
     pub fn bad(&self, key: &str, allowed: &str) -> ConfigError {
         ConfigError::BadValue {
             key: key.to_owned(),

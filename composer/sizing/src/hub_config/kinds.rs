@@ -1,45 +1,162 @@
-//! The values of `model_type` that are known, and what each stands for.
+//! The values of `model_type` that are known, and what each stands for: the rows of `hw-profiles/models/kinds.toml`.
 
+use super::decoder::{self, Reader, wide};
 use super::fields::Fields;
-use super::{ConfigError, mixed};
-use crate::model::{Family, Mlp};
+use super::states::State;
+use super::{ConfigError, special};
+use crate::error::DataError;
+use crate::features::{Biases, Features, HeadNorms};
+use crate::model::Model;
 use poolwright_model::nearest::nearest;
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
 
-mod known;
+const KINDS: (&str, &str) = (
+    "models/kinds.toml",
+    include_str!("../../../../hw-profiles/models/kinds.toml"),
+);
 
-/// Under which names a mixture states its experts.
-#[derive(Clone, Copy)]
-pub(super) struct Mixture {
-    pub count: &'static str,
-    pub ffn: &'static str,
-}
-
-#[derive(Clone, Copy)]
+/// How files of some values of `model_type` are read.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct Kind {
-    pub family: Family,
-    pub mlp: Mlp,
+    types: Vec<String>,
+    pub has: Features,
+    /// Biases of attention where the file says that there are.
+    pub biased: Option<Biases>,
+    /// Norms of queries and keys where the file says that there are.
+    pub head_normed: Option<HeadNorms>,
     /// Unless the file says otherwise.
     pub tied: bool,
-    /// Learned positions, so that the context must be known.
-    pub positions: bool,
-    /// The MLP is four times as wide as the rest where its width is not stated.
-    pub four_times: bool,
+    /// One key and value head for all queries, unless the file says otherwise.
+    pub multi_query: bool,
+    pub latent: bool,
+    pub experts: bool,
+    /// What some layers have in place of attention.
+    pub state: Option<State>,
+    /// Each layer has both.
+    pub parallel: bool,
+    /// Each layer has nothing else.
+    pub single: bool,
     /// Every how many layers one has no window; 0: none.
-    pub full_every: Option<u64>,
-    pub mixture: Option<Mixture>,
-    /// What `attention_bias` must be where it is stated, unless both are known.
-    bias: bool,
-    /// The family with biases on queries, keys and values, where the file may say so.
-    biased: Option<Family>,
-    /// What its class takes where the file does not say.
-    usual: &'static [(&'static str, u64)],
+    pub windows: Option<u64>,
+    /// Learned positions: so many more than the context is long.
+    pub positions: Option<u64>,
+    /// How many times as wide as the rest the MLP is where its width is not stated.
+    pub ffn_times: u64,
+    pub ffn: Width,
+    pub embedding_norm: bool,
+    pub no_last_norm: bool,
+    /// What a layer has beside, and a layer with experts.
+    pub beside: Option<Formula>,
+    pub beside_experts: Option<Formula>,
+    /// Its class takes these where the file does not say.
+    usual: BTreeMap<String, u64>,
+    /// Flags that have to be so where they are stated, and fields that must not be stated.
+    fixed: BTreeMap<String, bool>,
+    refuses: Vec<String>,
+    /// Objects whose fields count as if they stood outside.
+    flattened: Vec<String>,
+    /// What reads the layers where this row cannot.
+    reader: Option<special::Layers>,
 }
 
-/// What the file is about; None where it is no language model that is known.
-pub(super) fn of(fields: &Fields) -> Option<Kind> {
-    let found = fields.model_type();
-    let known = known::all().find(|(model_type, _)| *model_type == found);
-    known.map(|(_, kind)| kind)
+/// What the stated width of the MLP is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum Width {
+    #[default]
+    Stated,
+    /// That of two matrices together.
+    Half,
+    /// What it is computed from.
+    Adjusted,
+}
+
+/// A sum of products of numbers and dimensions: h, the width; q and v, of all queries and of all keys; d, of a head;
+/// k, the heads of keys; f, the width of the MLP.
+#[derive(Debug, Deserialize)]
+#[serde(try_from = "String")]
+pub(super) struct Formula(Vec<Vec<Factor>>);
+
+#[derive(Clone, Copy, Debug)]
+enum Factor {
+    Number(u128),
+    Dimension(fn(&Model) -> u64),
+}
+
+impl TryFrom<String> for Formula {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        let factor = |name: &str| {
+            Ok(Factor::Dimension(match name.trim() {
+                "h" => |model| model.hidden,
+                "d" => |model| model.head_dim,
+                "k" => |model| model.kv_heads,
+                "f" => |model| model.ffn,
+                other => {
+                    let number = other.parse().map(Factor::Number);
+                    return number.map_err(|_| format!("{other:?} is no number, nor h, d, k or f"));
+                }
+            }))
+        };
+        let product = |text: &str| text.split('*').map(factor).collect();
+        let sum: Result<Vec<Vec<Factor>>, String> = text.split('+').map(product).collect();
+        sum.map(Formula)
+    }
+}
+
+impl Formula {
+    pub fn of(&self, model: &Model) -> u128 {
+        let value = |factor: &Factor| match factor {
+            Factor::Number(number) => *number,
+            Factor::Dimension(of) => wide(of(model)),
+        };
+        self.0
+            .iter()
+            .map(|product| product.iter().map(value).product::<u128>())
+            .sum()
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    kinds: Vec<Kind>,
+}
+
+static ALL: LazyLock<Vec<Kind>> = LazyLock::new(|| {
+    let (file, text) = KINDS;
+    let parsed: Result<File, DataError> = toml::from_str(text).map_err(|e| DataError::toml(file, &e));
+    parsed
+        .unwrap_or_else(|error| panic!("the built-in kinds are tested to parse: {error}"))
+        .kinds
+});
+
+/// A plain decoder, which may have biases, and windows.
+pub(super) fn plain() -> &'static Kind {
+    static PLAIN: LazyLock<Kind> = LazyLock::new(|| Kind {
+        biased: Some(Biases::All),
+        windows: Some(0),
+        ..Kind::default()
+    });
+    &PLAIN
+}
+
+fn all() -> impl Iterator<Item = (&'static str, &'static Kind)> {
+    let rows = ALL.iter();
+    rows.flat_map(|kind| {
+        kind.types
+            .iter()
+            .map(move |model_type| (model_type.as_str(), kind))
+    })
+}
+
+/// The kind of this name; None where it is no language model that is known.
+pub(super) fn named(model_type: &str) -> Option<&'static Kind> {
+    all().find(|(name, _)| *name == model_type).map(|(_, kind)| kind)
 }
 
 /// Names of models have no underscores.
@@ -49,22 +166,26 @@ fn begins_with(name: &str, model_type: &str) -> bool {
     wanted.all(|letter| letters.next() == Some(letter))
 }
 
-/// The family of a model whose name begins as a kind of models is called, if it has such an MLP and experts as they do.
-pub(crate) fn family_named(name: &str, mlp: Mlp, has_experts: bool) -> Option<Family> {
+/// The features of a model whose name begins as a kind of models is called, if it has such an MLP and experts as they do.
+pub(crate) fn features_named(name: &str, gated: bool, has_experts: bool) -> Option<Features> {
     let name = name.to_ascii_lowercase();
-    let begins = known::all().filter(|(model_type, kind)| {
-        (kind.mlp, kind.mixture.is_some()) == (mlp, has_experts) && begins_with(&name, model_type)
+    let begins = all().filter(|(model_type, kind)| {
+        let same = (kind.has.mlp.matrices() == 3, kind.experts) == (gated, has_experts);
+        same && kind.reader.is_none() && kind.state.is_none() && begins_with(&name, model_type)
     });
     begins
         .max_by_key(|(model_type, _)| model_type.len())
-        .map(|(_, kind)| kind.family)
+        .map(|(_, kind)| kind.has)
+}
+
+/// The features of a kind, by its `model_type`.
+pub(crate) fn features_of(model_type: &str) -> Option<Features> {
+    named(model_type).map(|kind| kind.has)
 }
 
 /// All values that are known, in the order of the alphabet.
 pub(super) fn names() -> Vec<&'static str> {
-    let plain = known::all().map(|(model_type, _)| model_type);
-    let mixed = mixed::KINDS.iter().map(|(model_type, _)| *model_type);
-    let mut names: Vec<&str> = plain.chain(mixed).collect();
+    let mut names: Vec<&str> = all().map(|(model_type, _)| model_type).collect();
     names.sort_unstable();
     names
 }
@@ -84,119 +205,71 @@ pub(super) fn unknown(fields: &Fields) -> ConfigError {
     fields.bad("model_type", &allowed)
 }
 
-/// A plain decoder, which may have biases, and windows.
-pub(super) const PLAIN: Kind = Kind {
-    biased: Some(Family::LlamaBias),
-    ..known::WINDOWED
-};
-
-/// Under which names a file says that queries, keys and values have biases.
-const BIASES: [&str; 4] = ["attention_bias", "use_qkv_bias", "qkv_bias", "add_qkv_bias"];
-
 impl Kind {
     /// The file's fields with those that its class takes from elsewhere.
-    pub fn complete(self, fields: &Fields) -> Result<Fields, ConfigError> {
-        let fields = match fields.model_type().as_str() {
-            "dbrx" => fields.flattened(&["attn_config", "ffn_config"])?,
-            _ => fields.or(&[]),
-        };
-        Ok(fields.or(self.usual))
-    }
-
-    /// Where the file decides between two families.
-    pub fn family(self, fields: &Fields) -> Result<Family, ConfigError> {
-        if let Some(biased) = self.biased {
-            for key in BIASES {
-                if fields.flag(key)? == Some(true) {
-                    return Ok(biased);
-                }
-            }
-        }
-        match self.family {
-            Family::Cohere if fields.flag("use_qk_norm")? == Some(true) => Ok(Family::CohereQkNorm),
-            Family::Mixtral if fields.flag("use_qk_norm")? == Some(true) => Ok(Family::Qwen3Moe),
-            // HyperCLOVA X, whose class has them unless it is said.
-            Family::Llama
-                if fields.model_type() == "hyperclovax" && fields.flag("use_post_norm")? != Some(false) =>
-            {
-                Ok(Family::Glm4)
-            }
-            family => Ok(family),
+    pub fn complete(&self, fields: &Fields) -> Result<Fields, ConfigError> {
+        let objects: Vec<&str> = self.flattened.iter().map(String::as_str).collect();
+        let fields = fields.flattened(&objects)?;
+        let usual: Vec<(&str, u64)> = self
+            .usual
+            .iter()
+            .map(|(key, value)| (key.as_str(), *value))
+            .collect();
+        let fields = fields.or(&usual);
+        match self.reader {
+            Some(reader) => reader.complete(fields),
+            None => Ok(fields),
         }
     }
 
-    pub fn kv_heads(self, fields: &Fields, heads: u64) -> Result<u64, ConfigError> {
-        if self.family == Family::Falcon {
-            // One for all before Falcon's second architecture.
-            let second = fields.flag("new_decoder_architecture")? == Some(true);
-            let stated = fields.whole(&["num_kv_heads", "n_head_kv"])?;
-            return Ok(match stated {
-                Some(stated) if second => stated,
-                _ if fields.flag("multi_query")? == Some(false) => heads,
-                _ => 1,
-            });
+    /// All parts of a model whose fields are complete.
+    pub fn read(&self, name: &str, fields: &Fields) -> Result<Model, ConfigError> {
+        self.refuse_unsupported(fields)?;
+        let mut of = Reader::new(name, fields, self)?;
+        of.model.anatomy.unmeasured =
+            self.reader.is_some() || self.state.is_some_and(|state| state != State::Delta);
+        match self.reader {
+            Some(reader) => reader.read(&mut of)?,
+            None => decoder::read(&mut of)?,
         }
-        if fields.model_type() == "gpt_bigcode" && fields.flag("multi_query")? != Some(false) {
-            return Ok(1);
-        }
-        let stated = fields.whole(&["num_key_value_heads", "kv_n_heads", "multi_query_group_num"])?;
-        Ok(stated.unwrap_or(heads))
+        Ok(of.model)
     }
 
     /// Settings that would change the count.
-    pub fn refuse_unsupported(self, fields: &Fields) -> Result<(), ConfigError> {
-        let mut fixed = vec![
-            ("attention_out_bias", false),
-            ("no_bias", true),
-            ("lm_head_bias", self.family == Family::Phimoe),
-            ("mlp_bias", self.bias && self.mlp != Mlp::Gated),
-            ("qk_layernorm", false),
-            ("bias", self.bias),
-            ("use_bias", self.mlp != Mlp::Gated),
-            ("add_bias_linear", false),
-        ];
-        if self.family == Family::Stablelm {
-            fixed.push(("use_parallel_residual", false));
-        }
-        if self.biased.is_none() {
-            fixed.extend(BIASES.map(|key| (key, self.bias)));
-        }
-        if self.family == Family::Glm4Moe {
-            fixed.push(("use_qk_norm", true));
-        }
-        for (key, supported) in fixed {
+    fn refuse_unsupported(&self, fields: &Fields) -> Result<(), ConfigError> {
+        let own = self
+            .fixed
+            .iter()
+            .map(|(key, supported)| (key.as_str(), *supported));
+        // State spaces have biases of their own.
+        let general: &[(&str, bool)] = match (self.state, self.reader) {
+            (None, None) => &[
+                ("attention_out_bias", false),
+                ("no_bias", true),
+                ("bias", self.has.biases != Biases::None),
+                ("use_bias", self.has.mlp_biases),
+                ("add_bias_linear", false),
+            ],
+            _ => &[],
+        };
+        for (key, supported) in own.chain(general.iter().copied()) {
             if fields.flag(key)?.is_some_and(|found| found != supported) {
                 return Err(fields.bad(key, &format!("{supported}, where parameters are counted")));
             }
         }
-        for (key, supported) in [("decoder_sparse_step", 1), ("moe_layer_freq", 1)] {
-            if fields.whole(&[key])?.is_some_and(|found| found != supported) {
-                return Err(fields.bad(key, &format!("{supported}, where parameters are counted")));
+        for key in &self.refuses {
+            let off = |value: &serde_json::Value| value.as_bool() == Some(false);
+            if fields.get(key).is_some_and(|value| !off(value)) {
+                return Err(fields.bad(key, "not stated, where parameters are counted"));
             }
         }
-        if fields
-            .get("mlp_only_layers")
-            .is_some_and(|layers| layers.as_array().is_none_or(|layers| !layers.is_empty()))
-        {
-            return Err(fields.bad("mlp_only_layers", "[], where parameters are counted"));
-        }
-        // Layers that take over which tokens are looked at have no indexer.
-        let full = |kind: &serde_json::Value| kind.as_str() == Some("full");
-        if let Some(kinds) = fields.get("indexer_types")
-            && !kinds.as_array().is_some_and(|kinds| kinds.iter().all(full))
-        {
-            return Err(fields.bad(
-                "indexer_types",
-                "full for each layer, where parameters are counted",
-            ));
-        }
         // OPT can project its embedding to another width.
-        let hidden = fields.whole(&["hidden_size"])?;
+        let width = "word_embed_proj_dim";
         if fields
-            .whole(&["word_embed_proj_dim"])?
-            .is_some_and(|width| Some(width) != hidden)
+            .whole(&[width])?
+            .is_some_and(|width| fields.whole(&["hidden_size"]).ok().flatten() != Some(width))
         {
-            return Err(fields.bad("word_embed_proj_dim", "the hidden_size"));
+            return Err(fields.bad(width, "the hidden_size"));
         }
         Ok(())
     }

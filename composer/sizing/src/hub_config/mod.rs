@@ -1,7 +1,8 @@
 //! A model from the `config.json` that Hugging Face models carry.
 //!
-//! Architectures whose parameters can be counted exactly are read: those of the families ([`kinds`]), and those whose
-//! layers are of several kinds, part by part ([`mixed`]). A kind that is not known is read as an estimate where its file
+//! Architectures whose parameters can be counted exactly are read, part by part ([`decoder`]): each `model_type` is a row
+//! of `hw-profiles/models/kinds.toml` ([`kinds`]), with a function for what keeps a state ([`states`]) and for layers that
+//! no row describes ([`special`]). A kind that is not known is read as an estimate where its file
 //! has all that a plain decoder has and nothing else ([`plain`]); any other, and what is no language model, is refused
 //! with the field, what it holds and what is allowed. Parameters are counted, never taken from the
 //! file. How its weights are stored is taken from it, as what they are served in unless something else is said; where
@@ -9,18 +10,19 @@
 //! (`text_config`, `llm_config`, `language_config`, those of `thinker_config` too) is read, and what its vision tower has
 //! of parameters.
 
+mod decoder;
 mod fields;
 mod kinds;
-pub(crate) use kinds::family_named;
-mod mixed;
+pub(crate) use kinds::{features_named, features_of};
+mod layers;
 mod plain;
+mod special;
+mod states;
 mod stored;
 mod vision;
 
-use crate::linear::{Linear, Mixer};
-use crate::model::{Experts, Family, Implausible, Latent, Mlp, Model, Window};
+use crate::model::{Implausible, Model};
 use fields::Fields;
-use kinds::{Kind, Mixture};
 
 /// Why a config.json was refused.
 #[derive(Debug, thiserror::Error)]
@@ -60,29 +62,20 @@ pub fn parse(name: &str, text: &str) -> Result<Model, ConfigError> {
         }
         _ => (whole, ""),
     };
-    let (mut model, fields, mixture) = match mixed::of(fields) {
-        Some(read) => (read(fields)?.model(name), fields.or(&[]), None),
-        None => {
-            let kind = match kinds::of(fields) {
-                Some(kind) => kind,
-                None => plain::of(fields)?,
-            };
-            let fields = kind.complete(fields)?;
-            kind.refuse_unsupported(&fields)?;
-            (shape(name, &fields, kind)?, fields, kind.mixture)
-        }
+    let known = kinds::named(&fields.model_type());
+    let kind = match known {
+        Some(kind) => kind,
+        None => plain::of(fields)?,
     };
-    let fields = &fields;
-    model.assumed = match is_known(fields) {
-        false => Some(plain::assumed(fields)),
-        true => ahead(fields)?,
-    };
+    let fields = &kind.complete(fields)?;
+    let mut model = kind.read(name, fields)?;
+    model.unknown_kind = known.is_none().then(|| fields.model_type());
+    model.left_out = ahead(fields)?;
     model.vision = vision::of(whole, model.hidden)?;
     model.source = format!("its config.json{part}; parameters counted from it");
-    // Bounds the dimensions, so that the count means something.
-    let refuse = |found| implausible(fields, mixture, found);
-    model.check().map_err(refuse)?;
-    model.params = model.counted().ok_or_else(|| ConfigError::BadValue {
+    let refuse = |found| implausible(fields, found);
+    let count = model.anatomy.params();
+    model.params = count.ok_or_else(|| ConfigError::BadValue {
         key: "model_type".into(),
         found: format!("{:?} of a size that has no count", fields.model_type()),
         allowed: "a model of at most 100,000,000,000,000 parameters".into(),
@@ -118,14 +111,11 @@ fn ahead(fields: &Fields) -> Result<Option<String>, ConfigError> {
 
 /// Whether models of this kind are read.
 fn is_known(fields: &Fields) -> bool {
-    mixed::of(fields).is_some() || kinds::of(fields).is_some()
+    kinds::named(&fields.model_type()).is_some()
 }
 
 /// The same of the field that the file has it from.
-fn implausible(fields: &Fields, mixture: Option<Mixture>, found: Implausible) -> ConfigError {
-    let expert_width = mixture.map_or("moe_intermediate_size", |mixture| mixture.ffn);
-    let count = mixture.map_or("num_experts", |mixture| mixture.count);
-    let (expert_width, count) = ([expert_width], [count]);
+fn implausible(fields: &Fields, found: Implausible) -> ConfigError {
     let names: &[&str] = match found.key {
         "layers" => &LAYERS,
         "hidden" => &HIDDEN,
@@ -135,19 +125,16 @@ fn implausible(fields: &Fields, mixture: Option<Mixture>, found: Implausible) ->
         "ffn" => &MLP,
         "vocab" => &VOCAB,
         "context" => &CONTEXT,
-        "experts.count" => &count,
-        "experts.ffn" => &expert_width,
-        "experts.per_token" => &["num_experts_per_tok", "moe_top_k"],
-        "experts.shared" => &["n_shared_experts", "shared_expert_intermediate_size"],
-        "experts.every" => &["interleave_moe_layer_step"],
-        "window.tokens" => &["sliding_window", "attention_chunk_size"],
-        "window.full_every" => &["sliding_window_pattern"],
+        "experts.count" => &COUNTS,
+        "experts.ffn" => &decoder::EXPERT_WIDTHS,
+        "experts.per_token" => &decoder::PER_TOKEN,
+        "experts.shared_ffn" => &["n_shared_experts", "shared_expert_intermediate_size"],
+        "window" => &layers::WINDOW,
         "latent.kv_lora_rank" => &["kv_lora_rank"],
         "latent.q_lora_rank" => &["q_lora_rank"],
         "latent.rope_dim" => &["qk_rope_head_dim"],
         "latent.nope_dim" => &["qk_nope_head_dim"],
         "latent.value_dim" => &["v_head_dim"],
-        "linear.full_layers" => &["layer_types", "full_attention_interval"],
         "linear.key_heads" => &["linear_num_key_heads"],
         "linear.value_heads" => &["linear_num_value_heads"],
         "linear.key_dim" => &["linear_key_head_dim"],
@@ -169,7 +156,13 @@ const HEADS: [&str; 5] = [
     "n_heads",
     "attention_heads",
 ];
-const LAYERS: [&str; 4] = ["num_hidden_layers", "n_layer", "num_layers", "n_layers"];
+const LAYERS: [&str; 5] = [
+    "num_hidden_layers",
+    "n_layer",
+    "num_layers",
+    "n_layers",
+    "num_blocks",
+];
 /// ChatGLM fills its vocabulary up.
 const VOCAB: [&str; 2] = ["padded_vocab_size", "vocab_size"];
 const COUNTS: [&str; 4] = [
@@ -178,9 +171,12 @@ const COUNTS: [&str; 4] = [
     "n_routed_experts",
     "moe_num_experts",
 ];
-const MLP: [&str; 5] = [
+const MLP: [&str; 8] = [
     "intermediate_size_mlp",
+    "dense_intermediate_size",
+    "block_ff_dim",
     "intermediate_size",
+    "dff",
     "n_inner",
     "ffn_dim",
     "ffn_hidden_size",
@@ -191,235 +187,6 @@ const CONTEXT: [&str; 4] = [
     "seq_length",
     "max_seq_len",
 ];
-
-/// The dimensions, parameters still to be counted.
-fn shape(name: &str, fields: &Fields, kind: Kind) -> Result<Model, ConfigError> {
-    let hidden = fields.need(&HIDDEN)?;
-    let heads = fields.need(&HEADS)?;
-    let layers = fields.need(&LAYERS)?;
-    let experts = experts(fields, kind, layers)?;
-    let dense = fields.whole(&MLP)?;
-    let context = if kind.positions {
-        Some(fields.need(&CONTEXT)?)
-    } else {
-        fields.whole(&CONTEXT)?
-    };
-    let latent = match kind.family {
-        Family::Deepseek => Some(latent(fields)?),
-        _ => None,
-    };
-    Ok(Model {
-        name: name.to_owned(),
-        aliases: Vec::new(),
-        family: kind.family(fields)?,
-        // Counted by the caller; until then more than any embedding.
-        params: 100_000_000_000_000,
-        params_active: None,
-        layers,
-        hidden,
-        heads,
-        kv_heads: kind.kv_heads(fields, heads)?,
-        head_dim: match latent {
-            Some(latent) => latent.value_dim,
-            None => head_dim(fields, hidden, heads)?,
-        },
-        ffn: match dense {
-            Some(width) => width,
-            None if kind.four_times => {
-                let ratio = fields.whole(&["expansion_ratio"])?.unwrap_or(4);
-                hidden.saturating_mul(ratio)
-            }
-            // No layer has a plain MLP.
-            None if experts.is_some_and(|experts| experts.first_dense_layers == 0) => {
-                experts.map_or(0, |experts| experts.ffn)
-            }
-            None => fields.need(&["intermediate_size"])?,
-        },
-        vocab: fields.need(&[fields.named(&VOCAB).unwrap_or("vocab_size")])?,
-        tied: fields.flag("tie_word_embeddings")?.unwrap_or(kind.tied),
-        mlp: match fields
-            .text("activation_function")
-            .or(fields.text("hidden_act"))
-            .as_deref()
-        {
-            _ if kind.mlp == Mlp::Gated => Mlp::Gated,
-            Some("gelu_new") => Mlp::GeluNew,
-            None if matches!(
-                kind.family,
-                Family::Gpt2 | Family::Phi | Family::Gptj | Family::GptNeo
-            ) =>
-            {
-                Mlp::GeluNew
-            }
-            _ => Mlp::Gelu,
-        },
-        context,
-        latent,
-        window: window(fields, kind, layers)?,
-        linear: linear(fields, kind, layers)?,
-        experts,
-        anatomy: None,
-        assumed: None,
-        stored: None,
-        stored_unread: None,
-        vision: None,
-        source: String::new(),
-    })
-}
-
-/// As stated, or the heads' part of the width.
-fn head_dim(fields: &Fields, hidden: u64, heads: u64) -> Result<u64, ConfigError> {
-    if let Some(stated) = fields.whole(&["head_dim", "kv_channels"])? {
-        return Ok(stated);
-    }
-    if heads == 0 || !hidden.is_multiple_of(heads) {
-        let key = fields.named(&HEADS).unwrap_or(HEADS[0]);
-        let allowed = format!("a divisor of the width, {hidden}, where head_dim is not given");
-        return Err(fields.bad(key, &allowed));
-    }
-    Ok(hidden / heads)
-}
-
-fn latent(fields: &Fields) -> Result<Latent, ConfigError> {
-    Ok(Latent {
-        kv_lora_rank: fields.need(&["kv_lora_rank"])?,
-        rope_dim: fields.need(&["qk_rope_head_dim"])?,
-        q_lora_rank: fields.whole(&["q_lora_rank"])?.unwrap_or(0),
-        nope_dim: fields.need(&["qk_nope_head_dim"])?,
-        value_dim: fields.need(&["v_head_dim"])?,
-        index_heads: fields.whole(&["index_n_heads"])?.unwrap_or(0),
-        index_dim: fields.whole(&["index_head_dim"])?.unwrap_or(0),
-    })
-}
-
-/// Layers with a window, where the kind has them.
-fn window(fields: &Fields, kind: Kind, layers: u64) -> Result<Option<Window>, ConfigError> {
-    let Some(usual) = kind.full_every else {
-        return Ok(None);
-    };
-    let full_every = match fields.whole(&["sliding_window_pattern"])? {
-        _ if fields.get("layer_types").is_some() => full_every(fields, layers)?,
-        Some(every) => every,
-        // No layer is full.
-        None if usual == 0 => layers.saturating_add(1),
-        None => usual,
-    };
-    if fields.flag("use_sliding_window")? == Some(false) {
-        return Ok(None);
-    }
-    let tokens = fields.whole(&["sliding_window", "attention_chunk_size"])?;
-    Ok(tokens.map(|tokens| Window { tokens, full_every }))
-}
-
-/// Every how many layers there is one with full attention, by the list of all.
-fn full_every(fields: &Fields, layers: u64) -> Result<u64, ConfigError> {
-    let full = listed_as_full(fields, layers, &["sliding_attention", "chunked_attention"])?;
-    Ok(layers.checked_div(full).unwrap_or(layers + 1))
-}
-
-/// How many layers the list has with full attention; all others are of these kinds.
-fn listed_as_full(fields: &Fields, layers: u64, others: &[&str]) -> Result<u64, ConfigError> {
-    let allowed = format!(
-        "a list of full_attention and {}, one for each layer",
-        others.join(" and ")
-    );
-    let listed = fields.get("layer_types").and_then(|types| types.as_array());
-    let listed = listed.ok_or_else(|| fields.bad("layer_types", &allowed))?;
-    let mut full = 0;
-    for layer in listed {
-        match layer.as_str() {
-            Some("full_attention") => full += 1,
-            Some(other) if others.contains(&other) => {}
-            _ => return Err(fields.bad("layer_types", &allowed)),
-        }
-    }
-    if listed.len() as u64 != layers {
-        return Err(fields.bad("layer_types", &allowed));
-    }
-    Ok(full)
-}
-
-/// Layers with linear attention, where the kind has them.
-fn linear(fields: &Fields, kind: Kind, layers: u64) -> Result<Option<Linear>, ConfigError> {
-    if kind.family != Family::Qwen3Next {
-        return Ok(None);
-    }
-    let full_layers = match fields.whole(&["full_attention_interval"])? {
-        _ if fields.get("layer_types").is_some() => listed_as_full(fields, layers, &["linear_attention"])?,
-        Some(0) => return Err(fields.bad("full_attention_interval", "1 or more")),
-        every => layers / every.unwrap_or(4),
-    };
-    let or = |key: &'static str, usual: u64| Ok::<u64, ConfigError>(fields.whole(&[key])?.unwrap_or(usual));
-    Ok(Some(Linear {
-        mixer: Mixer::Delta,
-        full_layers,
-        key_heads: or("linear_num_key_heads", 16)?,
-        value_heads: or("linear_num_value_heads", 32)?,
-        key_dim: or("linear_key_head_dim", 128)?,
-        value_dim: or("linear_value_head_dim", 128)?,
-        kernel: or("linear_conv_kernel_dim", 4)?,
-        state_bytes: 4,
-    }))
-}
-
-fn experts(fields: &Fields, kind: Kind, layers: u64) -> Result<Option<Experts>, ConfigError> {
-    let Some(mixture) = kind.mixture else {
-        return Ok(None);
-    };
-    let Mixture { count, ffn } = mixture;
-    let per_token = fields.need(&["num_experts_per_tok", "moe_top_k", "moe_topk"])?;
-    let width = fields.need(&[ffn])?;
-    let shared = match kind.family {
-        Family::Llama4 => 1,
-        Family::Qwen2Moe | Family::Qwen3Next => {
-            let shared = fields.need(&["shared_expert_intermediate_size"])?;
-            if width == 0 || !shared.is_multiple_of(width) {
-                let allowed = format!("a multiple of {ffn}, {width}");
-                return Err(fields.bad("shared_expert_intermediate_size", &allowed));
-            }
-            shared / width
-        }
-        _ => fields
-            .whole(&["n_shared_experts", "num_shared_experts", "moe_num_shared_experts"])?
-            .unwrap_or(0),
-    };
-    Ok(Some(Experts {
-        // What a class reads under one name it may write under another.
-        count: fields.need(&[fields.named(&COUNTS).unwrap_or(count)])?,
-        per_token,
-        ffn: width,
-        shared,
-        first_dense_layers: first_dense(fields, 0)?.min(layers),
-        every: fields.whole(&["interleave_moe_layer_step"])?.unwrap_or(1),
-    }))
-}
-
-/// Layers at the start with a plain MLP: as a number, or by a list of all; as many as usual where neither is stated.
-fn first_dense(fields: &Fields, usual: u64) -> Result<u64, ConfigError> {
-    match listed_dense(fields)? {
-        Some(listed) => Ok(listed),
-        None => Ok(fields.whole(&["first_k_dense_replace"])?.unwrap_or(usual)),
-    }
-}
-
-/// The same by the list; None without one.
-fn listed_dense(fields: &Fields) -> Result<Option<u64>, ConfigError> {
-    let Some(listed) = fields.get("mlp_layer_types") else {
-        return Ok(None);
-    };
-    let kinds: Option<Vec<&str>> = listed
-        .as_array()
-        .and_then(|list| list.iter().map(|kind| kind.as_str()).collect());
-    let kinds = kinds.unwrap_or_default();
-    let dense = kinds.iter().take_while(|kind| **kind == "dense").count();
-    if kinds.is_empty() || kinds[dense..].iter().any(|kind| *kind != "sparse") {
-        return Err(fields.bad(
-            "mlp_layer_types",
-            "a list of dense, then sparse, one for each layer",
-        ));
-    }
-    Ok(Some(dense as u64))
-}
 
 #[cfg(test)]
 mod tests;

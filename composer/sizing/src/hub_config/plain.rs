@@ -1,5 +1,5 @@
 //! Models of a kind that is not known, whose file has all that a plain decoder has, and nothing else that could change
-//! what it consists of: read as Llama is, and said to be an estimate.
+//! what it consists of: read as Llama is, with a warning.
 
 use super::ConfigError;
 use super::fields::Fields;
@@ -56,16 +56,8 @@ const BESIDE: [&str; 17] = [
 /// Activations that stand between a gate and what it opens for.
 const GATES: [&str; 4] = ["silu", "swish", "swiglu", "gelu_pytorch_tanh"];
 
-/// Said of each estimate of such a model.
-pub(super) fn assumed(fields: &Fields) -> String {
-    format!(
-        "its config.json is of a kind that is not known, {:?}: counted as a plain decoder with a gated MLP",
-        fields.model_type()
-    )
-}
-
 /// Refused where it is not stated to be a language model that is like one.
-pub(super) fn of(fields: &Fields) -> Result<Kind, ConfigError> {
+pub(super) fn of(fields: &Fields) -> Result<&'static Kind, ConfigError> {
     let unknown = || kinds::unknown(fields);
     let decodes = fields
         .get("architectures")
@@ -90,7 +82,7 @@ pub(super) fn of(fields: &Fields) -> Result<Kind, ConfigError> {
         });
     }
     match fields.names().find(|key| !is_understood(fields, key)) {
-        None => Ok(kinds::PLAIN),
+        None => Ok(kinds::plain()),
         Some(key) => Err(fields.bad(key, &allowed(fields, "none"))),
     }
 }

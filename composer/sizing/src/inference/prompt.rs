@@ -16,9 +16,10 @@
 use super::Layout;
 use crate::constants::{Constants, Engine, Scope};
 use crate::estimate::{Term, grouped, whole};
+use crate::features::Features;
 use crate::job::{Attention, Inference, WeightFormat};
 use crate::layer::Layers;
-use crate::model::{Family, Model};
+use crate::model::Model;
 use poolwright_model::units::Bytes;
 
 /// Names of the terms that grow with every request.
@@ -155,9 +156,7 @@ pub(super) fn layers<'a>(model: &'a Model, job: &Inference, layout: Layout, engi
 
 /// The prompt is longer than the window of some layers.
 fn beyond_window(model: &Model, job: &Inference) -> bool {
-    model
-        .window
-        .is_some_and(|window| job.prompt_tokens > window.tokens)
+    model.window.is_some_and(|tokens| job.prompt_tokens > tokens)
 }
 
 /// Bytes of all tokens of the prompts in the layer that takes the most, of what is held beside it: what came out of the
@@ -181,14 +180,7 @@ fn layer(model: &Model, job: &Inference, layout: Layout, engine: &Engine) -> f64
 /// some classes keep them and some don't: the bound has them.
 pub(super) fn rotary_tables(model: &Model, job: &Inference, layout: Layout, engine: &Engine) -> Option<Term> {
     let usual = engine.rotary_tables.as_ref()?;
-    let none = [
-        Family::Gpt2,
-        Family::Opt,
-        Family::Bloom,
-        Family::Mpt,
-        Family::GptNeo,
-    ];
-    if none.contains(&model.family) {
+    if model.features.unrotated {
         return None;
     }
     let made_for = model.context.unwrap_or(usual.value as u64);
@@ -202,7 +194,11 @@ pub(super) fn rotary_tables(model: &Model, job: &Inference, layout: Layout, engi
         grouped(places)
     );
     let term = Term::new("rotary tables", bytes, 1.0, formula);
-    Some(if model.family == Family::Llama {
+    let like_llama = model.features == Features::default()
+        && model.experts.is_none()
+        && model.latent.is_none()
+        && model.linear.is_none();
+    Some(if like_llama {
         Term {
             point: whole(0.0),
             ..term

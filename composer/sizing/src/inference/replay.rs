@@ -38,10 +38,7 @@ pub(super) fn beside(model: &Model, job: &Inference, engine: &Engine) -> f64 {
     let window = |at: usize| {
         let passed = |at: u64| at * windowed / (full + windowed).max(1);
         let is_windowed = passed(at as u64 + 1) > passed(at as u64);
-        model
-            .window
-            .filter(|_| is_windowed)
-            .map_or(u64::MAX, |window| window.tokens)
+        model.window.filter(|_| is_windowed).unwrap_or(u64::MAX)
     };
     for (at, graph) in order.into_iter().enumerate() {
         let (next, saved) = memory.forward(graph, x, false);

@@ -40,10 +40,10 @@ fn widest(model: &Model, tensor: f64) -> f64 {
     };
     let experts = model.experts.map_or(0.0, |experts| {
         let [width, chosen, shared] =
-            [experts.ffn, experts.per_token, experts.shared].map(|count| count as f64);
-        let width = width / tensor;
+            [experts.ffn, experts.per_token, experts.shared_ffn].map(|count| count as f64);
+        let (width, shared) = (width / tensor, shared / tensor);
         // What goes in and what comes out share a buffer.
-        chosen * ((2.0 * width).max(hidden) + width) + 3.0 * shared * width
+        chosen * ((2.0 * width).max(hidden) + width) + 3.0 * shared
     });
     let attention = (2 * model.query() + 2 * model.key()) as f64 / tensor;
     let linear = model

@@ -2,8 +2,9 @@
 
 use super::{Layers, Role};
 use crate::eager::tape::{Op, Section, Tape, Tensor};
+use crate::features::{Gate, HeadNorms};
 use crate::job::Attention;
-use crate::model::{Family, Latent};
+use crate::model::Latent;
 
 impl Layers<'_> {
     pub(super) fn attention(&self, tape: &mut impl Tape, normed: Tensor) -> Tensor {
@@ -13,7 +14,7 @@ impl Layers<'_> {
         let mut named = [normed; 2];
         let out = match self.model.latent {
             Some(latent) => self.latent(tape, input, latent),
-            None if self.fuses_attention() => {
+            None if self.model.features.fuses_attention => {
                 let all = q + 2.0 * kv;
                 let made = self.linear(tape, input, (h, all), all, Role::Query);
                 let (query, key) = (made.part(1, e * q), made.part(2, e * kv));
@@ -22,7 +23,7 @@ impl Layers<'_> {
                 self.weighed(tape, query, key, made.part(3, e * kv))
             }
             None => {
-                let gate = self.model.family == Family::Qwen3Next;
+                let gate = self.model.features.gate == Gate::Element;
                 let made = if gate { 2.0 * q } else { q };
                 let whole = self.linear(tape, input, (h, made), made, Role::Query);
                 let (query, gate) = match gate {
@@ -53,16 +54,16 @@ impl Layers<'_> {
     }
 
     fn normed_heads(&self, tape: &mut impl Tape, x: Tensor, width: f64) -> Tensor {
-        match self.norms_heads() {
-            true => self.norm(tape, x, width, self.model.head_dim as f64),
-            false => x,
+        match self.model.features.head_norms {
+            HeadNorms::None => x,
+            _ => self.norm(tape, x, width, self.model.head_dim as f64),
         }
     }
 
     /// Heads turned by their positions: times the cosine, and turned around times the sine. The caller has names for both
     /// until both are through.
     fn rotated(&self, tape: &mut impl Tape, heads: [Tensor; 2]) -> (Tensor, Tensor) {
-        if !self.rotates() {
+        if self.model.features.unrotated {
             return (heads[0], heads[1]);
         }
         let (q, kv) = self.widths();
@@ -135,7 +136,7 @@ impl Layers<'_> {
             true => product,
             false => tape.op(Op::new(&[product], e * rows)),
         };
-        let capped = match self.model.family == Family::Gemma2 {
+        let capped = match self.model.features.caps {
             true => {
                 tape.section(Section::Scores);
                 let scaled = tape.op(Op::new(&[scaled], e * rows));
@@ -155,7 +156,7 @@ impl Layers<'_> {
         if in_fp32 {
             weights = tape.op(Op::new(&[weights], e * rows));
         }
-        if self.drops() {
+        if self.model.features.drops {
             // A mask as wide as the scores where it was tracked; of a byte on CUDA.
             weights = tape.op(Op::new(&[weights], e * rows)
                 .keeps_output()

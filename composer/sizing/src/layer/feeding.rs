@@ -2,15 +2,16 @@
 
 use super::{Layers, Role};
 use crate::eager::tape::{Op, Tape, Tensor};
-use crate::model::{Experts, Family, Mlp};
+use crate::features::Mlp;
+use crate::model::Experts;
 
 impl Layers<'_> {
     /// An MLP of this width on this GPU.
     pub(super) fn dense(&self, tape: &mut impl Tape, x: Tensor, f: f64) -> Tensor {
         let h = self.model.hidden as f64;
         let out = self.outside();
-        match self.model.mlp {
-            Mlp::Gated if self.fuses_mlp() => {
+        match self.model.features.mlp {
+            Mlp::Gated if self.model.features.fuses_mlp => {
                 let made = self.linear(tape, x, (h, 2.0 * f), 2.0 * f, Role::Mlp);
                 let (gate, up) = (made.part(1, self.element * f), made.part(2, self.element * f));
                 let product = self.gate(tape, gate, up, self.element * f);
@@ -25,14 +26,12 @@ impl Layers<'_> {
                 let product = self.multiplied(tape, activated, up);
                 self.linear(tape, product, (f, h), out, Role::Mlp)
             }
-            Mlp::Gelu | Mlp::GeluNew => {
+            Mlp::Gelu | Mlp::GeluNew | Mlp::Relu => {
                 let up = self.linear(tape, x, (h, f), f, Role::Mlp);
-                let activated = match self.model.mlp {
+                let activated = match self.model.features.mlp {
                     Mlp::GeluNew => self.gelu_step_by_step(tape, up, f),
                     // ReLU needs its output alone.
-                    _ if self.model.family == Family::Opt => {
-                        tape.op(Op::new(&[up], self.element * f).keeps_output())
-                    }
+                    Mlp::Relu => tape.op(Op::new(&[up], self.element * f).keeps_output()),
                     _ => self.activated(tape, up, self.element * f),
                 };
                 self.linear(tape, activated, (f, h), out, Role::Mlp)
@@ -107,18 +106,18 @@ impl Layers<'_> {
         let in_order = tape.op(Op::new(&[weighed], weighed.bytes));
         let sum = tape.op(Op::new(&[in_order], e * self.outside()));
         tape.until(&[sorted]);
-        if experts.shared == 0 {
+        if experts.shared_ffn == 0 {
             return sum;
         }
-        let shared = self.dense(tape, x, (experts.shared * experts.ffn) as f64 / self.tensor);
+        let shared = self.dense(tape, x, experts.shared_ffn as f64 / self.tensor);
         tape.op(Op::new(&[sum, shared], e * self.outside()).passes())
     }
 
     /// Bytes of an element of the weighted outputs: fp32 where the router keeps its weights so.
     fn weighs_in(&self) -> f64 {
-        match self.model.family {
-            Family::Deepseek | Family::Glm4Moe => 4.0,
-            _ => self.element,
+        match self.model.features.weighs_in_fp32 {
+            true => 4.0,
+            false => self.element,
         }
     }
 }

@@ -112,7 +112,7 @@ impl Round<'_> {
         let tensor = self.tensor as u64;
         let bytes = |elements: u64| (elements * self.job.cache_bytes) as f64;
         let (full, windowed) = m.full_and_windowed_layers();
-        let kept = m.window.map_or(context, |w| context.min(w.tokens as f64));
+        let kept = m.window.map_or(context, |tokens| context.min(tokens as f64));
         let keys = (bytes(m.cache_width(tensor)) + m.index_bytes() as f64) * full as f64 * context
             + bytes(m.window_width(tensor)) * windowed as f64 * kept;
         // States are read and written.

@@ -3,12 +3,11 @@
 
 use super::part::{Part, words};
 use super::rank::Rank;
-use crate::anatomy::Anatomy;
 use crate::eager::tape::{Kept, Section};
 use crate::estimate::grouped;
+use crate::features::Mlp;
 use crate::job::{Method, Recompute};
 use crate::layer::{Feeding, Layers, Mixing};
-use crate::model::Mlp;
 use std::cell::OnceCell;
 
 /// What one layer keeps, in bytes per token.
@@ -60,7 +59,7 @@ impl Layer {
 
 impl Rank<'_> {
     fn gated(&self) -> bool {
-        self.model.mlp == Mlp::Gated
+        self.model.features.mlp == Mlp::Gated
     }
 
     /// How its layers are computed.
@@ -128,8 +127,8 @@ impl Rank<'_> {
     /// What a layer keeps where all of the stage do, with experts where the model has them; of a hybrid, the mean of
     /// its layers.
     fn layer(&self) -> Layer {
-        if let Some(anatomy) = &self.model.anatomy {
-            return self.mixed_layer(anatomy);
+        if !self.model.is_regular() {
+            return self.mixed_layer();
         }
         let full = self.keeps(Some(Mixing::Attention), self.feeding());
         if self.model.linear.is_none() {
@@ -146,15 +145,16 @@ impl Rank<'_> {
     }
 
     /// Where layers are of several kinds, the mean of this stage's, with as many of each kind as there can be.
-    fn mixed_layer(&self, anatomy: &Anatomy) -> Layer {
+    fn mixed_layer(&self) -> Layer {
         let parts = self
-            .parts(anatomy)
+            .parts()
             .map(|(layers, part)| part.times(self.share_of(layers)));
         parts.into_iter().fold(Layer::default(), Layer::and)
     }
 
     /// What each kind of part keeps, and how many layers have one: attention, states, MLPs, experts.
-    fn parts(&self, anatomy: &Anatomy) -> [(u64, Layer); 4] {
+    fn parts(&self) -> [(u64, Layer); 4] {
+        let anatomy = &self.model.anatomy;
         [
             (anatomy.attending, Some(Mixing::Attention), Feeding::None),
             (anatomy.with_state, Some(Mixing::State), Feeding::None),
@@ -168,8 +168,8 @@ impl Rank<'_> {
     }
 
     /// Where layers are of several kinds, one that has the largest of each, and all where each layer has all.
-    fn largest_mixed_layer(&self, anatomy: &Anatomy) -> Layer {
-        let [(attending, attention), (states, state), (_, plain), (_, experts)] = self.parts(anatomy);
+    fn largest_mixed_layer(&self) -> Layer {
+        let [(attending, attention), (states, state), (_, plain), (_, experts)] = self.parts();
         let greater = |a: Layer, b: Layer| if a.kept() > b.kept() { a } else { b };
         let mixing = if attending + states > self.model.layers {
             attention.and(state)
@@ -187,8 +187,8 @@ impl Rank<'_> {
 
     /// The layer that keeps the most.
     fn largest_layer(&self) -> Layer {
-        if let Some(anatomy) = &self.model.anatomy {
-            return self.largest_mixed_layer(anatomy);
+        if !self.model.is_regular() {
+            return self.largest_mixed_layer();
         }
         let full = self.keeps(Some(Mixing::Attention), self.feeding());
         if self.model.linear.is_none() {
@@ -217,7 +217,8 @@ impl Rank<'_> {
             Recompute::OpSac => {
                 let (q, kv) = self.layers().widths();
                 let (mut out, mut made) = (q, q + 2.0 * kv);
-                if let (Some(anatomy), Some(linear)) = (&m.anatomy, m.linear) {
+                if let Some(linear) = m.linear.filter(|_| !m.is_regular()) {
+                    let anatomy = &m.anatomy;
                     let (full, state) = (
                         self.share_of(anatomy.attending),
                         self.share_of(anatomy.with_state),
@@ -255,7 +256,7 @@ impl Rank<'_> {
         );
         let plain = m.layers.saturating_sub(m.expert_layers());
         if m.experts.is_some()
-            && m.anatomy.is_none()
+            && m.is_regular()
             && plain > 0
             && self.parallel.pipeline == 1
             && self.keeps_mlp()

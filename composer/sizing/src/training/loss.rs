@@ -5,7 +5,6 @@ use super::rank::Rank;
 use crate::constants::Constants;
 use crate::estimate::grouped;
 use crate::job::{Loss, Precision};
-use crate::model::Family;
 
 impl Rank<'_> {
     /// At the start of the backward pass; none where another stage has the head.
@@ -23,7 +22,7 @@ impl Rank<'_> {
         if self.job.precision == Precision::Fp32 && self.job.loss != Loss::Chunked {
             b += figures.fp32_extra.value;
         }
-        if self.model.family == Family::Gemma2 && self.job.loss != Loss::Chunked {
+        if self.model.features.caps && self.job.loss != Loss::Chunked {
             // Its logits pass a tanh, which keeps its output.
             b += self.element();
         }

@@ -87,7 +87,7 @@ pub(crate) fn estimate_once(
     ));
     terms.extend(overhead::terms(card, &job.software(), parallel));
     let held = held_on_host(model, job, parallel, framework(job)?, true);
-    notes.extend(model.assumption());
+    notes.extend(model.assumptions());
     notes.extend(offloaded(&held));
     notes.extend(unconfirmed(model, job, parallel));
     if model.vision.is_some() {
@@ -361,8 +361,8 @@ fn unconfirmed(model: &Model, job: &Training, parallel: &Parallel) -> Vec<String
         "linear attention whose heads or tokens are divided over GPUs",
     );
     say(
-        model.anatomy.is_some(),
-        "activations of layers of several kinds, counted from the shapes of their parts",
+        model.anatomy.unmeasured,
+        "activations of layers of this kind, counted from the shapes of their parts",
     );
     say(
         parallel.gpus() > 8,

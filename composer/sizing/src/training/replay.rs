@@ -10,7 +10,6 @@ use crate::eager::allocator::{Allocator, Block};
 use crate::eager::replay::{Graph, Saved};
 use crate::eager::tape::{Op, Tape, Weights};
 use crate::job::{AllocatorMode, Loss, Method, Offload, Recompute};
-use crate::model::Family;
 
 const STEPS: usize = 2;
 /// Parts of a sequence whose loss is computed in chunks.
@@ -64,7 +63,7 @@ impl Rank<'_> {
             graph.outlives = Some(logits.id);
         }
         let narrow = e * vocab;
-        if self.model.family == Family::Gemma2 {
+        if self.model.features.caps {
             let scaled = graph.op(Op::new(&[logits], narrow));
             let capped = graph.op(Op::new(&[scaled], narrow).keeps_output());
             logits = graph.op(Op::new(&[capped], narrow));

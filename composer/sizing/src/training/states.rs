@@ -5,7 +5,6 @@ use super::rank::Rank;
 use crate::constants::{Constants, Factored};
 use crate::estimate::grouped;
 use crate::job::{Method, Offload, Recompute, Sharding};
-use crate::model::Mlp;
 
 pub(super) struct States {
     pub weights: Part,
@@ -97,14 +96,14 @@ impl Rank<'_> {
     /// A row and a column of every matrix, those of each expert its own, and whole vectors.
     fn factored(&self) -> (f64, String) {
         let (m, layers) = (self.model, self.stage.layers);
-        let matrices = if m.mlp == Mlp::Gated { 3 } else { 2 };
+        let matrices = m.features.mlp.matrices();
         let mlp = |width: u64| (matrices * (m.hidden + width)) as f64;
         let attention = 2 * (m.hidden + m.query()) + 2 * (m.hidden + m.key());
         let vectors = 2 * m.hidden;
         let with_experts = self.expert_layers();
         let routed = m.experts.map_or(0.0, |x| {
             x.count as f64 / self.parallel.expert as f64 * mlp(x.ffn)
-                + if x.shared > 0 { mlp(x.shared * x.ffn) } else { 0.0 }
+                + if x.shared_ffn > 0 { mlp(x.shared_ffn) } else { 0.0 }
         });
         let ends = self.embeddings() / self.embedding_matrix().max(1.0) * (m.vocab + m.hidden) as f64;
         let total = layers * (attention + vectors) as f64
@@ -296,7 +295,7 @@ impl Rank<'_> {
         let m = self.model;
         let (by, experts_by) = self.divided(Sharding::Weights);
         let matrix = (m.hidden * m.ffn.max(m.query())) as f64 / self.tensor();
-        let gate_and_up = if m.mlp == Mlp::Gated { 2.0 } else { 1.0 };
+        let gate_and_up = (m.features.mlp.matrices() - 1) as f64;
         let experts = m.experts.map_or(0.0, |x| {
             let all = gate_and_up * (x.count * x.ffn) as f64 * m.hidden as f64;
             all / self.tensor() / self.parallel.expert as f64 / experts_by

@@ -1,7 +1,8 @@
 //! The matrices of a model that a quantisation may cover, by the names that checkpoints give them.
 
 use crate::anatomy::Counted;
-use crate::model::{Family, Mlp, Model, StoredParts};
+use crate::features::{Gate, Mlp};
+use crate::model::{Model, StoredParts};
 
 /// A matrix of several layers, with its names in checkpoints.
 struct Matrix {
@@ -135,8 +136,8 @@ fn matrices(model: &Model) -> Vec<Matrix> {
             });
         }
     };
-    for Counted { name, params, times } in counted(model) {
-        let (whole, times) = (params as f64, times);
+    for Counted { name, params, times } in &model.anatomy.parts {
+        let (whole, times) = (*params as f64, *times);
         match name.as_str() {
             "expert" => add(
                 ROUTED,
@@ -144,6 +145,7 @@ fn matrices(model: &Model) -> Vec<Matrix> {
                 model.expert_layers(),
                 true,
             ),
+            "indexer" if model.latent.is_some() => indexer(model, whole, times, &mut add),
             name if OTHERS.iter().any(|other| name.contains(other)) => {}
             "shared expert" | "shared experts" | "shared MLP" => add(SHARED, whole, times, false),
             name if name.contains("latent attention") => latent(model, whole, times, &mut add),
@@ -154,7 +156,11 @@ fn matrices(model: &Model) -> Vec<Matrix> {
             }
             name if name.contains("attention") => {
                 let [q, k] = [model.query(), model.key()].map(|width| width as f64);
-                let gate = if model.family == Family::Qwen3Next { q } else { 0.0 };
+                let gate = if model.features.gate == Gate::Element {
+                    q
+                } else {
+                    0.0
+                };
                 let of = |width: f64| whole * width / (2.0 * q + gate + 2.0 * k);
                 add(QUERY, of(q + gate), times, false);
                 add(KEY, of(k), times, false);
@@ -162,9 +168,9 @@ fn matrices(model: &Model) -> Vec<Matrix> {
                 add(OUT, of(q), times, false);
             }
             name if name.contains("MLP") => {
-                let matrices: &[&[&str]] = match model.mlp {
+                let matrices: &[&[&str]] = match model.features.mlp {
                     Mlp::Gated => &[GATE, UP, DOWN],
-                    Mlp::Gelu | Mlp::GeluNew => &[UP, DOWN],
+                    _ => &[UP, DOWN],
                 };
                 for names in matrices {
                     add(names, whole / matrices.len() as f64, times, false);
@@ -175,6 +181,30 @@ fn matrices(model: &Model) -> Vec<Matrix> {
         }
     }
     all
+}
+
+/// The matrices of an indexer, but for the weights of its heads.
+fn indexer(
+    model: &Model,
+    whole: f64,
+    times: u64,
+    add: &mut impl FnMut(&'static [&'static str], f64, u64, bool),
+) {
+    let Some(latent) = model.latent else { return };
+    let [h, heads, width, rank] = [
+        model.hidden,
+        latent.index_heads,
+        latent.index_dim,
+        latent.q_lora_rank,
+    ]
+    .map(|width| width as f64);
+    add(
+        &["self_attn.indexer.wq_b"],
+        (heads * width * rank).min(whole),
+        times,
+        false,
+    );
+    add(&["self_attn.indexer.wk"], (h * width).min(whole), times, false);
 }
 
 fn latent(
@@ -194,9 +224,8 @@ fn latent(
         latent.value_dim,
     ]
     .map(|width| width as f64);
-    let [index, wide] = [latent.index_heads, latent.index_dim].map(|width| width as f64);
     let made = if q > 0.0 { q } else { h };
-    let parts: [(&'static [&'static str], f64); 7] = [
+    let parts: [(&'static [&'static str], f64); 5] = [
         (&["self_attn.q_a_proj"], h * q),
         (
             &["self_attn.q_b_proj", "self_attn.q_proj"],
@@ -205,49 +234,9 @@ fn latent(
         (&["self_attn.kv_a_proj_with_mqa"], h * (kv + rope)),
         (&["self_attn.kv_b_proj"], kv * heads * (nope + value)),
         (OUT, heads * value * h),
-        (&["self_attn.indexer.wq_b"], index * wide * q),
-        (&["self_attn.indexer.wk"], h * wide),
     ];
     let sum: f64 = parts.iter().map(|(_, params)| params).sum();
     for (names, params) in parts {
         add(names, params * (whole / sum).min(1.0), times, false);
     }
-}
-
-/// Parts by name: those that were counted, or those of a family, whose layers are alike.
-fn counted(model: &Model) -> Vec<Counted> {
-    if let Some(anatomy) = &model.anatomy {
-        return anatomy.parts.clone();
-    }
-    let part = |name: &str, params: u128, times: u64| Counted {
-        name: name.to_owned(),
-        params: u64::try_from(params).unwrap_or(u64::MAX),
-        times,
-    };
-    let linear = model.linear_layers();
-    let attention = match model.latent {
-        Some(_) => "latent attention",
-        None => "attention",
-    };
-    let experts = model.expert_layers();
-    let shared = model
-        .experts
-        .map_or(0, |experts| 3 * model.hidden * experts.ffn * experts.shared);
-    let each = model.experts.map_or(0, |experts| 3 * model.hidden * experts.ffn);
-    let count = model.experts.map_or(0, |experts| experts.count);
-    vec![
-        part(
-            attention,
-            crate::parameters::attention(model),
-            model.layers - linear,
-        ),
-        part(
-            "linear attention",
-            model.linear.map_or(0, |of| of.params(model.hidden)),
-            linear,
-        ),
-        part("MLP", crate::parameters::plain_mlp(model), model.layers - experts),
-        part("shared experts", u128::from(shared), experts),
-        part("expert", u128::from(each), experts * count),
-    ]
 }

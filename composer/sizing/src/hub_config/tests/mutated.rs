@@ -84,7 +84,7 @@ fn changed(file: &mut Map<String, Value>, change: &Change) {
 
 /// Whatever is read has a count that is its own, and is sized or refused.
 fn sized(model: &Model, tensor: u64, pipeline: u64) -> Result<(), TestCaseError> {
-    prop_assert_eq!(model.counted(), Some(model.params));
+    prop_assert_eq!(model.anatomy.params(), Some(model.params));
     let serving = Inference::default();
     for layout in [Layout::SINGLE, Layout { tensor, pipeline }] {
         if let Ok(estimate) = inference::estimate(model, &serving, layout, "NVIDIA") {

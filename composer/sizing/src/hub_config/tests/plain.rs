@@ -24,10 +24,11 @@ fn a_plain_decoder_of_a_kind_of_its_own_is_read_as_an_estimate() {
     let trained = training::estimate(&model, &step, &Parallel::SINGLE, "NVIDIA").unwrap();
     for notes in [served.notes, trained.notes] {
         let said =
-            "estimate: its config.json is of a kind that is not known, \"ours\": counted as a plain decoder";
+            "warning: its config.json is of a kind that is not known, \"ours\": counted as a plain decoder";
         assert!(notes.iter().any(|note| note.starts_with(said)), "{notes:?}");
     }
-    assert_eq!(parse("x", LLAMA_8B).unwrap().assumed, None);
+    assert_eq!(model.unknown_kind.as_deref(), Some("ours"));
+    assert_eq!(parse("x", LLAMA_8B).unwrap().unknown_kind, None);
 }
 
 /// Files of DeepSeek V3 and GLM-4.5 hold a layer more than the model runs with.
@@ -46,7 +47,7 @@ fn layers_that_guess_ahead_are_said_to_be_left_out() {
         served.notes
     );
     let none = parse("x", &text.replacen('{', r#"{"num_nextn_predict_layers": 0,"#, 1)).unwrap();
-    assert_eq!(none.assumed, None);
+    assert_eq!(none.left_out, None);
 }
 
 /// What would change the count is named, with what to do.
@@ -66,7 +67,7 @@ fn what_a_plain_decoder_does_not_have_is_refused_by_name() {
         ),
         (
             r#""layer_types": ["recurrent"]"#,
-            "layer_types is [\"recurrent\"]; allowed: a list of full_attention",
+            "layer_types is [\"recurrent\"]; allowed: a list of 32, one for each layer",
         ),
     ] {
         // Of two fields of a name the last one counts.

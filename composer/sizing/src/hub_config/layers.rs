@@ -1,18 +1,33 @@
 //! Which layer is of which kind: by a list, by a pattern of letters, by indices, or by a period.
 
-use super::super::ConfigError;
-use super::super::fields::Fields;
+use super::fields::Fields;
+use super::{ConfigError, LAYERS};
+use std::collections::BTreeSet;
 
 /// No model has more.
 const MOST: u64 = 10_000;
 
+/// Under which names a file lists its layers, and how it calls them.
+pub(super) const LISTS: [&str; 2] = ["layer_types", "layers_block_type"];
+pub(super) const FULL: &[&str] = &["full_attention", "attention"];
+pub(super) const WINDOWED: &[&str] = &["sliding_attention", "chunked_attention"];
+pub(super) const STATE: &[&str] = &["linear_attention", "mamba", "mamba2", "conv", "recurrent"];
+
+/// Under which names a file has the tokens of a window.
+pub(super) const WINDOW: [&str; 4] = [
+    "sliding_window_size",
+    "sliding_window",
+    "attention_chunk_size",
+    "attention_window_size",
+];
+
 /// As many as the file says.
 pub(super) fn number(fields: &Fields) -> Result<u64, ConfigError> {
-    let found = fields.need(&super::super::LAYERS)?;
+    let found = fields.need(&LAYERS)?;
     if (1..=MOST).contains(&found) {
         return Ok(found);
     }
-    let key = fields.named(&super::super::LAYERS).unwrap_or("num_hidden_layers");
+    let key = fields.named(&LAYERS).unwrap_or("num_hidden_layers");
     Err(fields.bad(key, &format!("1 to {MOST}")))
 }
 
@@ -162,4 +177,66 @@ pub(super) fn widths(
     } else {
         vec![each[0]; whole]
     })
+}
+
+/// A number that is the same for all layers, whether it is stated once or for each.
+pub(super) fn same(fields: &Fields, names: &[&'static str], layers: u64) -> Result<Option<u64>, ConfigError> {
+    let Some(key) = fields.named(names) else {
+        return Ok(None);
+    };
+    if fields.get(key).is_some_and(|value| !value.is_array()) {
+        return fields.whole(&[key]);
+    }
+    let each = widths(fields, key, layers, 1)?;
+    match each.first() {
+        Some(first) if each.iter().all(|other| other == first) => Ok(Some(*first)),
+        _ => Err(fields.bad(
+            key,
+            "the same number for each layer, where parameters are counted",
+        )),
+    }
+}
+
+/// How many layers have experts: by a list of all, or those of a range, every so many of them, but for some that are
+/// listed.
+pub(super) fn sparse(fields: &Fields, layers: u64) -> Result<u64, ConfigError> {
+    let kinds: [&[&str]; 2] = [&["dense"], &["sparse"]];
+    if let Some(of) = listed_of(fields, &["mlp_layer_types"], &kinds, layers)? {
+        return Ok(of[1]);
+    }
+    let frequency = "moe_layer_freq";
+    if fields.get(frequency).is_some_and(|value| value.is_array()) {
+        return Ok(numbered(fields, frequency, layers)?.unwrap_or(layers));
+    }
+    let first = [
+        "first_k_dense_replace",
+        "num_dense_layers",
+        "moe_layer_start_index",
+    ];
+    let first = fields.whole(&first)?.unwrap_or(0);
+    let end = "moe_layer_end_index";
+    let end = match fields.get(end).and_then(|end| end.as_i64()) {
+        Some(-1) => layers,
+        _ => fields
+            .whole(&[end])?
+            .map_or(layers, |last| last.saturating_add(1)),
+    };
+    let steps = [
+        "interleave_moe_layer_step",
+        "moe_layer_interval",
+        "decoder_sparse_step",
+        "expert_layer_period",
+        frequency,
+    ];
+    let step = fields.size(&steps, Some(1))?;
+    let offset = fields.whole(&["expert_layer_offset"])?.unwrap_or(step - 1);
+    if offset >= step {
+        return Err(fields.bad("expert_layer_offset", &format!("less than the period, {step}")));
+    }
+    let dense = "mlp_only_layers";
+    indexed(fields, dense, layers)?;
+    let dense = fields.get(dense).and_then(|listed| listed.as_array());
+    let dense: BTreeSet<u64> = dense.into_iter().flatten().filter_map(|of| of.as_u64()).collect();
+    let sparse = (first..end.min(layers)).filter(|layer| layer % step == offset && !dense.contains(layer));
+    Ok(sparse.count() as u64)
 }

@@ -1,0 +1,407 @@
+//! Layers that keep a state in place of a cache, by kind: which layers they are, and what each has.
+
+use super::ConfigError;
+use super::decoder::{Reader, wide};
+use super::fields::Fields;
+use super::layers;
+use crate::linear::{Linear, Mixer};
+use serde::Deserialize;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum State {
+    /// Gated DeltaNet.
+    Delta,
+    /// Kimi delta attention.
+    Kimi,
+    /// The same with whole gates.
+    Bailing,
+    Lightning,
+    Mamba,
+    /// The same with norms inside.
+    Jamba,
+    Mamba2,
+    /// The same under the names that hybrids have for it.
+    Bamba,
+    Convolution,
+    /// A gated linear recurrence of one element a channel.
+    Recurrence,
+}
+
+impl State {
+    /// The name of its part.
+    pub fn name(self) -> &'static str {
+        match self {
+            State::Delta | State::Kimi | State::Bailing | State::Lightning => "linear attention",
+            State::Mamba | State::Jamba | State::Mamba2 | State::Bamba => "state space",
+            State::Convolution => "short convolution",
+            State::Recurrence => "recurrence",
+        }
+    }
+}
+
+/// How many layers have attention where no list of all says it.
+pub(super) fn full_layers(state: State, fields: &Fields, number: u64) -> Result<u64, ConfigError> {
+    let every = |key: &'static str, usual: u64| Ok(number / fields.size(&[key], Some(usual))?);
+    match state {
+        State::Delta => every("full_attention_interval", 4),
+        State::Bailing => every("layer_group_size", 6),
+        State::Kimi => match fields.inner("linear_attn_config")? {
+            Some(inner) => Ok(layers::indexed(&inner, "full_attn_layers", number)?.unwrap_or(0)),
+            None => Ok(number.saturating_sub(1) / 4),
+        },
+        State::Lightning => Ok(match layers::numbered(fields, "attn_type_list", number)? {
+            Some(full) => full,
+            None => number.div_ceil(2),
+        }),
+        State::Jamba => {
+            let (period, offset) = (("attn_layer_period", 8), ("attn_layer_offset", 4));
+            layers::periodic(fields, period, offset, number)
+        }
+        State::Convolution => Ok(layers::indexed(fields, "full_attn_idxs", number)?.unwrap_or(number)),
+        State::Recurrence => {
+            let kinds: [&[&str]; 2] = [&["attention"], &["recurrent"]];
+            let turn = layers::listed(fields, &["block_types"], &kinds)?.unwrap_or(vec![1, 1, 0]);
+            let attending = (0..number)
+                .zip(turn.iter().cycle())
+                .filter(|(_, kind)| **kind == 0);
+            Ok(attending.count() as u64)
+        }
+        State::Bamba => Ok(layers::indexed(fields, "attn_layer_indices", number)?.unwrap_or(0)),
+        State::Mamba | State::Mamba2 => Ok(0),
+    }
+}
+
+/// What a layer keeps, and its parameters.
+pub(super) fn read(state: State, of: &mut Reader<'_>) -> Result<(Linear, u128), ConfigError> {
+    match state {
+        State::Delta => delta(of),
+        State::Kimi => kimi(of),
+        State::Bailing => bailing(of),
+        State::Lightning => Ok(lightning(of)),
+        State::Mamba => {
+            let mamba = Mamba::read(of, &PLAIN)?;
+            // Its channels are divided as heads would be.
+            (of.model.heads, of.model.kv_heads) = (mamba.inner.min(10_000), mamba.inner.min(10_000));
+            Ok((mamba.linear(state_bytes(of.fields)?), mamba.params(of.h())))
+        }
+        State::Jamba => {
+            let mamba = Mamba {
+                normed: true,
+                ..Mamba::read(of, &PREFIXED)?
+            };
+            Ok((mamba.linear(state_bytes(of.fields)?), mamba.params(of.h())))
+        }
+        State::Mamba2 => {
+            let mixer = mamba2(of.fields, ["num_heads", "head_dim", "state_size"])?;
+            (of.model.heads, of.model.kv_heads) = (mixer.heads, mixer.heads);
+            of.model.head_dim = mixer.width;
+            Ok((mixer.linear(state_bytes(of.fields)?), mixer.params(of.h())))
+        }
+        State::Bamba => {
+            let mixer = bamba(of)?;
+            Ok((mixer.linear(state_bytes(of.fields)?), mixer.params(of.h())))
+        }
+        State::Convolution => convolution(of),
+        State::Recurrence => recurrence(of),
+    }
+}
+
+/// The matrices that make queries, keys, values and gate, and decay and rate of learning; the convolution; a decay and a
+/// bias a head; a norm of its output; the matrix behind it.
+fn delta(of: &Reader<'_>) -> Result<(Linear, u128), ConfigError> {
+    let size = |key: &'static str, usual: u64| of.fields.size(&[key], Some(usual));
+    let linear = Linear {
+        mixer: Mixer::Delta,
+        key_heads: size("linear_num_key_heads", 16)?,
+        value_heads: size("linear_num_value_heads", 32)?,
+        key_dim: size("linear_key_head_dim", 128)?,
+        value_dim: size("linear_value_head_dim", 128)?,
+        kernel: size("linear_conv_kernel_dim", 4)?,
+        state_bytes: 4,
+    };
+    Ok((linear, linear.params(of.model.hidden)))
+}
+
+/// Queries, keys and values with a convolution each, a gate and a decay through a narrow matrix each, a rate of learning
+/// a head, and the norm and the matrix behind.
+fn kimi(of: &Reader<'_>) -> Result<(Linear, u128), ConfigError> {
+    let linear = match of.fields.inner("linear_attn_config")? {
+        Some(inner) => kimi_heads(&inner, ["num_heads", "head_dim", "short_conv_kernel_size"]),
+        None => {
+            let names = ["linear_num_heads", "linear_head_dim", "linear_conv_kernel_dim"];
+            kimi_heads(of.fields, names)
+        }
+    }?;
+    let [heads, width, kernel] = [linear.value_heads, linear.value_dim, linear.kernel].map(wide);
+    let (h, d) = (of.h(), heads * width);
+    let through = h * width + width * d;
+    let params = 3 * h * d + 3 * d * kernel + 2 * through + h * heads + (heads + d) + width + d * h;
+    Ok((linear, params))
+}
+
+fn kimi_heads(fields: &Fields, [heads, width, kernel]: [&'static str; 3]) -> Result<Linear, ConfigError> {
+    let heads = fields.size(&[heads], Some(32))?;
+    let width = fields.size(&[width], Some(128))?;
+    Ok(Linear {
+        mixer: Mixer::Kimi,
+        key_heads: heads,
+        value_heads: heads,
+        key_dim: width,
+        value_dim: width,
+        kernel: fields.size(&[kernel], Some(4))?,
+        state_bytes: 4,
+    })
+}
+
+/// Queries, keys, values, gate and decay whole; convolutions; rate of learning and decay a head; the norm.
+fn bailing(of: &Reader<'_>) -> Result<(Linear, u128), ConfigError> {
+    if of.model.latent.is_some_and(|latent| latent.q_lora_rank > 0) {
+        return Err(of.fields.bad("q_lora_rank", "none, where parameters are counted"));
+    }
+    let fields = of.fields.or(&[("heads", of.model.heads)]);
+    let linear = kimi_heads(&fields, ["heads", "head_dim", "short_conv_kernel_size"])?;
+    let [heads, width, kernel] = [linear.value_heads, linear.value_dim, linear.kernel].map(wide);
+    let (h, d) = (of.h(), heads * width);
+    let params = 5 * h * d + d * h + 3 * d * kernel + h * heads + heads + d + width;
+    Ok((linear, params))
+}
+
+/// Queries, keys and values, a gate, a norm and the matrix behind, without a convolution.
+fn lightning(of: &Reader<'_>) -> (Linear, u128) {
+    let linear = Linear {
+        mixer: Mixer::Lightning,
+        key_heads: of.model.heads,
+        value_heads: of.model.heads,
+        key_dim: of.model.head_dim,
+        value_dim: of.model.head_dim,
+        kernel: 1,
+        state_bytes: 4,
+    };
+    let (h, d) = (of.h(), wide(of.model.query()));
+    (linear, 5 * h * d + d)
+}
+
+/// A gated short convolution.
+fn convolution(of: &Reader<'_>) -> Result<(Linear, u128), ConfigError> {
+    let kernel = of.fields.size(&["conv_L_cache"], Some(3))?;
+    let biased = of.fields.flag("conv_bias")?.unwrap_or(false);
+    let h = of.h();
+    let biases = if biased { 5 * h } else { 0 };
+    Ok((
+        channels(Mixer::Convolution, of.model.hidden, kernel, 2),
+        4 * h * h + h * wide(kernel) + biases,
+    ))
+}
+
+/// What is kept for each channel alone.
+pub(super) fn channels(mixer: Mixer, channels: u64, kernel: u64, state_bytes: u64) -> Linear {
+    Linear {
+        mixer,
+        key_heads: 1,
+        value_heads: 1,
+        key_dim: 1,
+        value_dim: channels,
+        kernel,
+        state_bytes,
+    }
+}
+
+/// Two gates, each a matrix a head with its biases; how fast each channel forgets; the matrices around; the convolution.
+fn recurrence(of: &Reader<'_>) -> Result<(Linear, u128), ConfigError> {
+    let inner = of.fields.size(&["lru_width"], Some(of.model.hidden))?;
+    let kernel = of.fields.size(&["conv1d_width"], Some(4))?;
+    if inner > 100_000 || !inner.is_multiple_of(of.model.heads) {
+        let allowed = format!("a multiple of the heads, {}, of at most 100000", of.model.heads);
+        return Err(of.fields.bad("lru_width", &allowed));
+    }
+    let (h, w) = (of.h(), wide(inner));
+    let convolution = w * wide(kernel) + w;
+    let gates = 2 * (w * (w / wide(of.model.heads)) + w) + w;
+    let params = 3 * h * w + 2 * w + h + convolution + gates;
+    Ok((channels(Mixer::Mamba, inner, kernel, 4), params))
+}
+
+/// What a mixer of Mamba has.
+pub(super) struct Mamba {
+    /// Channels, each with a state.
+    pub inner: u64,
+    state: u64,
+    kernel: u64,
+    /// Width of what the steps are made of.
+    rank: u64,
+    convolution_biased: bool,
+    biased: bool,
+    /// Step, input and output have norms with weights.
+    normed: bool,
+}
+
+/// Width, factor of the width, rank, state, kernel, and whether the convolution and the matrices have biases.
+type Names = [&'static str; 7];
+
+/// Mamba's own.
+const PLAIN: Names = [
+    "intermediate_size",
+    "expand",
+    "time_step_rank",
+    "state_size",
+    "conv_kernel",
+    "use_conv_bias",
+    "use_bias",
+];
+
+/// Those of hybrids.
+pub(super) const PREFIXED: Names = [
+    "mamba_intermediate_size",
+    "mamba_expand",
+    "mamba_dt_rank",
+    "mamba_d_state",
+    "mamba_d_conv",
+    "mamba_conv_bias",
+    "mamba_proj_bias",
+];
+
+impl Mamba {
+    pub fn read(of: &Reader<'_>, names: &Names) -> Result<Mamba, ConfigError> {
+        let [inner, expand, rank, state, kernel, convolution_bias, bias] = *names;
+        let (fields, hidden) = (of.fields, of.model.hidden);
+        // Stated, it counts more than the factor.
+        let expanded = hidden * fields.size(&[expand], Some(2))?;
+        let wide = match fields.named(&[inner]) {
+            Some(_) => fields.size(&[inner], None)?,
+            None => expanded,
+        };
+        if wide > 100_000 {
+            return Err(fields.bad(expand, "so much that expand x hidden_size is at most 100000"));
+        }
+        Ok(Mamba {
+            inner: wide,
+            state: fields.size(&[state], Some(16))?,
+            kernel: fields.size(&[kernel], Some(4))?,
+            rank: match fields.text(rank).as_deref() {
+                Some("auto") => hidden.div_ceil(16),
+                _ => fields.size(&[rank], Some(hidden.div_ceil(16)))?,
+            },
+            convolution_biased: fields.flag(convolution_bias)?.unwrap_or(true),
+            biased: fields.flag(bias)?.unwrap_or(false),
+            normed: false,
+        })
+    }
+
+    pub fn params(&self, h: u128) -> u128 {
+        let [d, n, k, r] = [self.inner, self.state, self.kernel, self.rank].map(wide);
+        let matrices = h * 2 * d + d * (r + 2 * n) + r * d + d * h;
+        let convolution = d * k + if self.convolution_biased { d } else { 0 };
+        // The bias of the steps, decays, and what passes by.
+        let beside = d + d * n + d;
+        let biases = if self.biased { 2 * d + h } else { 0 };
+        let norms = if self.normed { r + 2 * n } else { 0 };
+        matrices + convolution + beside + biases + norms
+    }
+
+    pub fn linear(&self, state_bytes: u64) -> Linear {
+        Linear {
+            key_dim: self.state,
+            ..channels(Mixer::Mamba, self.inner, self.kernel, state_bytes)
+        }
+    }
+}
+
+/// What a mixer of Mamba-2 has.
+pub(super) struct Mamba2 {
+    pub heads: u64,
+    pub width: u64,
+    groups: u64,
+    state: u64,
+    kernel: u64,
+    convolution_biased: bool,
+    /// The matrix before, and that behind.
+    biased: (bool, bool),
+    /// The output has a norm.
+    normed: bool,
+}
+
+impl Mamba2 {
+    pub fn params(&self, h: u128) -> u128 {
+        let [heads, width, groups, state, k] =
+            [self.heads, self.width, self.groups, self.state, self.kernel].map(wide);
+        let (d, keys) = (heads * width, 2 * groups * state);
+        let made = 2 * d + keys + heads;
+        let convolution = (d + keys) * (k + if self.convolution_biased { 1 } else { 0 });
+        let biases = if self.biased.0 { made } else { 0 } + if self.biased.1 { h } else { 0 };
+        // Decays, biases of the steps, and what passes by.
+        h * made + d * h + convolution + 3 * heads + if self.normed { d } else { 0 } + biases
+    }
+
+    pub fn linear(&self, state_bytes: u64) -> Linear {
+        Linear {
+            mixer: Mixer::Mamba2,
+            key_heads: self.groups,
+            value_heads: self.heads,
+            key_dim: self.state,
+            value_dim: self.width,
+            kernel: self.kernel,
+            state_bytes,
+        }
+    }
+}
+
+/// Its own names for heads, their width and the state, which Nemotron has others for.
+pub(super) fn mamba2(
+    fields: &Fields,
+    [heads, width, state]: [&'static str; 3],
+) -> Result<Mamba2, ConfigError> {
+    let biased = fields.flag("use_bias")?.unwrap_or(false);
+    Ok(Mamba2 {
+        heads: fields.size(&[heads], Some(128))?,
+        width: fields.size(&[width], Some(64))?,
+        groups: fields.size(&["n_groups"], Some(8))?,
+        state: fields.size(&[state], Some(128))?,
+        kernel: fields.size(&["conv_kernel", "mamba_d_conv"], Some(4))?,
+        convolution_biased: fields.flag("use_conv_bias")?.unwrap_or(true),
+        biased: (biased, biased),
+        normed: true,
+    })
+}
+
+/// As hybrids name it: its heads divide a width.
+pub(super) fn bamba(of: &Reader<'_>) -> Result<Mamba2, ConfigError> {
+    let fields = of.fields;
+    let key = "mamba_n_heads";
+    let heads = fields.size(&[key, "n_mamba_heads"], Some(128))?;
+    let expanded = of.model.hidden * fields.size(&["mamba_expand"], Some(2))?;
+    let inner = fields.size(&["mamba_d_ssm"], Some(expanded))?;
+    if !inner.is_multiple_of(heads) {
+        let key = fields.named(&[key, "n_mamba_heads"]).unwrap_or(key);
+        let allowed = format!("a divisor of the state space's width, {inner}");
+        return Err(fields.bad(key, &allowed));
+    }
+    let flag = |key: &'static str, usual: bool| Ok::<bool, ConfigError>(fields.flag(key)?.unwrap_or(usual));
+    let biased = flag("mamba_proj_bias", false)? || flag("add_bias_linear", false)?;
+    Ok(Mamba2 {
+        heads,
+        width: inner / heads,
+        groups: fields.size(&["mamba_n_groups", "mamba_ngroups"], Some(1))?,
+        state: fields.size(&["mamba_d_state"], Some(256))?,
+        kernel: fields.size(&["mamba_d_conv"], Some(4))?,
+        convolution_biased: flag("mamba_conv_bias", true)? && flag("use_conv_bias", true)?,
+        biased: match of.kind.parallel {
+            true => (biased, flag("projectors_bias", false)?),
+            false => (biased, biased),
+        },
+        normed: !of.kind.parallel || flag("mamba_rms_norm", false)?,
+    })
+}
+
+/// Bytes of an element of the state: those of the model unless the file asks for more.
+pub(super) fn state_bytes(fields: &Fields) -> Result<u64, ConfigError> {
+    for key in ["mamba_ssm_cache_dtype", "mamba_ssm_dtype"] {
+        match fields.text(key).as_deref() {
+            None => {}
+            Some("float32") => return Ok(4),
+            Some("auto" | "bfloat16" | "float16") => return Ok(2),
+            Some(_) => return Err(fields.bad(key, "float32, bfloat16, float16, auto")),
+        }
+    }
+    Ok(2)
+}
