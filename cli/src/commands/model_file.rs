@@ -2,6 +2,7 @@
 
 use crate::failure::Failure;
 use poolwright_service::demand::DemandSpec;
+use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -10,11 +11,33 @@ pub fn is_file(path: &Path) -> bool {
     path.extension().is_some_and(|ending| ending == "json") || path.is_file()
 }
 
-/// What to call the model, and the file's text.
+/// What to call the model, and the file's text; with the quantisation that NVIDIA's Model Optimizer writes in a file of its
+/// own beside it.
 pub fn read(path: &Path) -> Result<(String, String), Failure> {
-    let text = fs::read_to_string(path).map_err(|error| Failure::file(path, "read", &error))?;
-    Ok((name(path), text))
+    let read = |path: &Path| fs::read_to_string(path).map_err(|error| Failure::file(path, "read", &error));
+    let text = read(path)?;
+    let beside = path.with_file_name("hf_quant_config.json");
+    let Ok(Value::Object(mut config)) = serde_json::from_str(&text) else {
+        return Ok((name(path), text));
+    };
+    if config.contains_key(QUANTISATION) || !beside.is_file() {
+        return Ok((name(path), text));
+    }
+    let quantised: Value = serde_json::from_str(&read(&beside)?)
+        .map_err(|error| Failure::usage(format!("{}: {error}", beside.display())))?;
+    let Some(Value::Object(mut quantised)) = quantised.get("quantization").cloned() else {
+        let message = format!(
+            "{}: quantization is missing; allowed: an object",
+            beside.display()
+        );
+        return Err(Failure::usage(message));
+    };
+    quantised.insert("quant_method".to_owned(), "modelopt".into());
+    config.insert(QUANTISATION.to_owned(), quantised.into());
+    Ok((name(path), Value::from(config).to_string()))
 }
+
+const QUANTISATION: &str = "quantization_config";
 
 /// From where another file is that names it, if it is there; else as it is named.
 pub fn beside(other: &Path, named: &str) -> PathBuf {

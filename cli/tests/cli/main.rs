@@ -13,6 +13,7 @@ mod bad_input;
 mod by_redfish;
 mod columns;
 mod composing_by_redfish;
+mod config_files;
 mod confirming;
 mod credentials;
 mod cut_off;

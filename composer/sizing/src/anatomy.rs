@@ -52,6 +52,8 @@ pub struct Anatomy {
     pub expert: u64,
     /// Parameters of tables beside the embedding of which a token takes a row a layer.
     pub looked_up: u64,
+    /// Bytes for each token of a batch that becomes entries of a compressed cache.
+    pub partial: u64,
     /// It has parts whose activations no measurement confirms.
     pub unmeasured: bool,
     /// Heads of the cache where the model's own do not say it.

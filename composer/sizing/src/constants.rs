@@ -181,6 +181,8 @@ pub struct Framework {
     pub gathered_inputs: Figure,
     /// 1: frozen 4-bit matrices keep their inputs for the backward pass.
     pub frozen_inputs: Figure,
+    /// Keys and values are copied for every head of queries.
+    pub repeats_keys: Option<Figure>,
 }
 
 #[derive(Clone, Debug, PartialEq, Deserialize)]

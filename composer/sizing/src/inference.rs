@@ -61,6 +61,7 @@ pub fn estimate(
     let engine = engine(job)?;
     terms.extend(reserved(model, job, layout, &terms)?);
     terms.extend(server::activations(model, job, layout, engine, card));
+    terms.extend(server::partial_states(model, job, engine, card));
     terms.extend(outside_torch(engine, job, layout, card));
     terms.extend(server::graphs(job, engine));
     terms.push(overhead::context(card, &job.software()));
@@ -179,7 +180,7 @@ pub(crate) fn reserved(
     };
     let plain = layout == Layout::SINGLE
         && job.allocator != AllocatorMode::Varying
-        && is_replayable(model, tensors.iter().map(|term| term.point.0 as f64).sum());
+        && is_replayable(tensors.iter().map(|term| term.point.0 as f64).sum());
     let (found, factor, how) = match plain {
         true => (
             replay::beside(model, job, engine).min(safe * others),
@@ -342,7 +343,9 @@ fn paged(model: &Model, job: &Inference, layout: Layout, engine: &Engine) -> (u6
         .max(1);
     let page = kept.div_ceil(token * unit) * unit;
     let page = page.max(block);
-    (tokens.div_ceil(page) * page, page * token)
+    // The one in use, and the last that a prompt may begin with.
+    let copies = if job.prefix_caching { 2 } else { 1 };
+    (tokens.div_ceil(page) * page, copies * page * token)
 }
 
 /// Layers with full attention, with a window and with a state of the stage whose cache is the largest.

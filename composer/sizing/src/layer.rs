@@ -31,14 +31,26 @@ pub(crate) enum Feeding {
     None,
 }
 
-/// More layers than any model has, and more bytes, 320 GiB, than any GPU.
-const MOST_LAYERS: u64 = 512;
+/// 320 GiB, more bytes than any GPU has.
 const MOST_BYTES: f64 = (320u64 << 30) as f64;
 
-/// Whether the allocator is asked about so many bytes of tensors: its time grows with the layers, and its sizes are whole
-/// bytes in 64 bits.
-pub(crate) fn is_replayable(model: &Model, bytes: f64) -> bool {
-    model.layers <= MOST_LAYERS && bytes <= MOST_BYTES
+/// Whether the allocator is asked about so many bytes of tensors: its sizes are whole bytes in 64 bits.
+pub(crate) fn is_replayable(bytes: f64) -> bool {
+    bytes <= MOST_BYTES
+}
+
+/// Layers that are run one by one, and of which the last so many say what each further one takes.
+const RUN: usize = 24;
+const PERIOD: usize = 12;
+
+/// Bytes of all layers, by those of the first ones: a run takes long, and layers are alike, or alternate.
+pub(crate) fn extrapolated<T>(layers: &[T], bytes: impl Fn(&[T]) -> f64) -> f64 {
+    let more = layers.len().saturating_sub(RUN);
+    if more <= PERIOD {
+        return bytes(layers);
+    }
+    let [few, many] = [RUN - PERIOD, RUN].map(|number| bytes(&layers[..number]));
+    many + (many - few) * more as f64 / PERIOD as f64
 }
 
 /// The two parts of a layer.
@@ -128,6 +140,8 @@ pub(crate) struct Layers<'a> {
     pub caches: bool,
     /// Some layers see a window, so that there is a mask, with which a kernel takes no fewer heads of keys than of queries.
     pub masked: bool,
+    /// Keys and values are copied for every head of queries.
+    pub repeats_keys: bool,
     /// Each expert takes its tokens in turn, as transformers had it before version 5.
     pub loops_experts: bool,
     /// Frozen matrices are unpacked to 16 bits while they are computed with; and keep their inputs all the same.
@@ -393,6 +407,7 @@ mod tests {
             adapters: None,
             caches: false,
             masked: false,
+            repeats_keys: false,
             loops_experts: false,
             unpacks: false,
             keeps_inputs: false,

@@ -10,6 +10,7 @@ use crate::job::WeightFormat;
 use crate::model::{Model, Stored};
 use matrices::Found;
 use patterns::Patterns;
+use std::collections::BTreeMap;
 
 /// By `quantization_config`, or else by the type of its tensors; None where the file says neither. The places are a
 /// text part, which may leave it to the next, and the whole file.
@@ -58,6 +59,7 @@ fn quantisation(model: &Model, fields: &Fields, experts: Option<&str>) -> Result
             rules.sort_by_key(|rule| rule.targets.is_none());
             rules
         }
+        _ if fields.get(LAYERS).is_some() => by_layer(fields)?.into_values().collect(),
         _ => vec![Rule {
             targets: None,
             bytes: bytes(fields, format)?,
@@ -90,6 +92,10 @@ fn quantisation(model: &Model, fields: &Fields, experts: Option<&str>) -> Result
         return Err(fields.bad(fields.named(&KEPT).unwrap_or("config_groups"), &allowed));
     }
     let parts = matrices::parts(model, stored);
+    let of_rules = rules.iter().filter_map(|rule| rule.targets.as_ref());
+    for patterns in of_rules.chain([&kept]) {
+        patterns.refuse_unfound()?;
+    }
     if parts.is_some_and(|parts| parts.beside == 2.0 && (parts.routed == 2.0 || model.routed() == 0)) {
         let key = fields.named(&KEPT).or(fields.named(&["config_groups"]));
         let allowed = "modules that leave a matrix of the model in fewer bits";
@@ -100,6 +106,38 @@ fn quantisation(model: &Model, fields: &Fields, experts: Option<&str>) -> Result
         parts,
         cache_bytes: cache(fields)?,
     })
+}
+
+/// Under which name Model Optimizer lists modules with a format each.
+const LAYERS: &str = "quantized_layers";
+
+/// A rule for the modules of each format that are listed.
+fn by_layer(fields: &Fields) -> Result<BTreeMap<&'static str, Rule>, ConfigError> {
+    let mut rules = BTreeMap::new();
+    let Some(layers) = fields.inner(LAYERS)? else {
+        return Ok(rules);
+    };
+    for name in layers.names() {
+        let layer = layers.inner(name)?.unwrap_or(fields.or(&[]));
+        let (known, format) = match layer.text("quant_algo").as_deref() {
+            Some("FP8") => ("FP8", WeightFormat::Fp8),
+            Some("NVFP4" | "W4A16_NVFP4") => ("NVFP4", WeightFormat::Nvfp4),
+            _ => {
+                return Err(layer.bad(
+                    "quant_algo",
+                    "FP8, NVFP4, W4A16_NVFP4, for each of quantized_layers",
+                ));
+            }
+        };
+        let rule = rules.entry(known).or_insert_with(|| Rule {
+            targets: Some(Patterns::default()),
+            bytes: Constants::builtin().format(format).bytes(),
+        });
+        if let Some(targets) = &mut rule.targets {
+            targets.add(LAYERS, name)?;
+        }
+    }
+    Ok(rules)
 }
 
 /// Lists of modules without quantisation.
@@ -230,14 +268,21 @@ fn method(fields: &Fields) -> Result<WeightFormat, ConfigError> {
         },
         Some("mxfp4") => Ok(WeightFormat::Mxfp4),
         Some("modelopt") => {
+            let allowed = "FP8, NVFP4, MIXED_PRECISION with quantized_layers";
             let format = match fields.text("quant_algo").as_deref() {
                 Some("FP8") => WeightFormat::Fp8,
                 Some("NVFP4") => WeightFormat::Nvfp4,
-                _ => return Err(fields.bad("quant_algo", "FP8, NVFP4")),
+                // Called by the smallest.
+                Some("MIXED_PRECISION") => match by_layer(fields)?.into_keys().next_back() {
+                    Some("NVFP4") => WeightFormat::Nvfp4,
+                    Some(_) => WeightFormat::Fp8,
+                    None => return Err(fields.bad("quant_algo", allowed)),
+                },
+                _ => return Err(fields.bad("quant_algo", allowed)),
             };
             // Its groups say it once more.
             match fields.inner("config_groups")? {
-                Some(_) if compressed(fields)? != format => {
+                Some(_) if fields.get(LAYERS).is_none() && compressed(fields)? != format => {
                     Err(fields.bad("quant_algo", "the format of config_groups"))
                 }
                 _ => Ok(format),

@@ -147,6 +147,7 @@ pub(super) fn layers<'a>(model: &'a Model, job: &Inference, layout: Layout, engi
         gradient: 0.0,
         adapters: None,
         caches: true,
+        repeats_keys: false,
         masked: engine.keeps_windows.is_some() && beyond_window(model, job),
         loops_experts: engine.groups_experts.is_none(),
         unpacks: quantised,

@@ -7,7 +7,9 @@ use super::Layout;
 use super::prompt;
 use crate::constants::Engine;
 use crate::eager::allocator::{Allocator, Block};
+use crate::eager::replay::Graph;
 use crate::job::{AllocatorMode, Inference};
+use crate::layer::{Layers, extrapolated};
 use crate::model::Model;
 
 /// Generated tokens after which a growing cache takes no further segments.
@@ -19,6 +21,12 @@ pub(super) fn beside(model: &Model, job: &Inference, engine: &Engine) -> f64 {
     let tokens = job.prompt_tokens.max(1) as f64 * job.concurrency as f64;
     let graphs = layers.graphs(tokens);
     let order = model.in_order(&graphs);
+    extrapolated(&order, |order| with_layers(model, job, &layers, order))
+}
+
+/// The same with these of its layers alone.
+fn with_layers(model: &Model, job: &Inference, layers: &Layers<'_>, order: &[&Graph]) -> f64 {
+    let tokens = job.prompt_tokens.max(1) as f64 * job.concurrency as f64;
     let mut memory = Allocator::new(job.allocator == AllocatorMode::Expandable);
     let matrix = layers.beside * (model.vocab * model.hidden) as f64;
     for _ in 0..if model.tied { 1 } else { 2 } {
@@ -40,7 +48,7 @@ pub(super) fn beside(model: &Model, job: &Inference, engine: &Engine) -> f64 {
         let is_windowed = passed(at as u64 + 1) > passed(at as u64);
         model.window.filter(|_| is_windowed).unwrap_or(u64::MAX)
     };
-    for (at, graph) in order.into_iter().enumerate() {
+    for (at, graph) in order.iter().enumerate() {
         let (next, saved) = memory.forward(graph, x, false);
         if x != embedded {
             memory.give(x);

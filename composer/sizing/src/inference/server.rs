@@ -92,6 +92,23 @@ pub(super) fn activations(
     Some(Term::new(name, bytes, bound / bytes, formula))
 }
 
+/// What a compressed cache keeps of tokens before they are an entry: a server sets as much aside for each request as the
+/// tokens of a batch may take.
+pub(super) fn partial_states(model: &Model, job: &Inference, engine: &Engine, card: Card) -> Option<Term> {
+    let profiled = engine.profiled.as_ref().filter(|_| model.anatomy.partial > 0)?;
+    let tokens = batch(job, profiled, card).tokens + model.window.unwrap_or(0);
+    let tokens = tokens.min(job.prompt_tokens + job.generated_tokens);
+    let each = model.anatomy.partial;
+    let bytes = (each * tokens * job.concurrency) as f64;
+    let formula = format!(
+        "{} B x {} tokens of a batch x {} requests",
+        grouped(each),
+        grouped(tokens),
+        job.concurrency
+    );
+    Some(Term::new("partial entries of the cache", bytes, 1.0, formula))
+}
+
 /// Graphs that are captured for decoding.
 pub(super) fn graphs(job: &Inference, engine: &Engine) -> Option<Term> {
     let range = engine.graphs.as_ref().filter(|_| !job.enforce_eager)?;

@@ -33,6 +33,9 @@ pub struct Inference {
     pub max_num_seqs: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_num_batched_tokens: Option<u64>,
+    /// Prompts that begin alike share their cache, for which a server keeps each state of a hybrid twice.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub prefix_caching: bool,
     /// Without CUDA graphs.
     #[serde(default, skip_serializing_if = "is_default")]
     pub enforce_eager: bool,
@@ -59,6 +62,9 @@ impl Inference {
         }
         if self.enforce_eager && engine.graphs.is_none() {
             return Err(not_of(engine, "enforce_eager", true));
+        }
+        if self.prefix_caching && engine.page_tokens.is_none() {
+            return Err(not_of(engine, "prefix_caching", true));
         }
         match (self.max_num_seqs, self.max_num_batched_tokens) {
             (Some(most), _) if most < self.concurrency => {
@@ -113,6 +119,7 @@ impl Default for Inference {
             engine: Constants::builtin().serving.default.clone(),
             max_num_seqs: None,
             max_num_batched_tokens: None,
+            prefix_caching: false,
             enforce_eager: false,
             framework_version: None,
             cuda: None,

@@ -97,13 +97,20 @@ impl Layers<'_> {
         if self.attention == Attention::Eager || self.scores_in_math() {
             return self.scored(tape, query, key, value);
         }
+        let [key, value] = match self.masked || self.repeats_keys {
+            true => [key, value].map(|x| self.repeated(tape, x)),
+            false => [key, value],
+        };
         if self.masked {
-            let [key, value] = [key, value].map(|x| self.repeated(tape, x));
             let bias = tape.op(Op::new(&[query], e * self.seq_len));
             return tape.op(Op::new(&[query, key, value, bias], e * q));
         }
         // The backward pass adds queries' gradients up in fp32, and makes those of keys and values for every head.
-        let shared = if kv < q { 2.0 * e * q } else { 0.0 };
+        let shared = if kv < q && !self.repeats_keys {
+            2.0 * e * q
+        } else {
+            0.0
+        };
         let op = Op::new(&[query, key, value], e * q).keeps(0b111).keeps_output();
         let heads = self.model.heads as f64 / self.tensor;
         tape.op(op.keeps_beside(4.0 * heads).scratch(4.0 * q + shared))

@@ -93,6 +93,7 @@ impl Rank<'_> {
                 .then(|| (&self.job.adapters, self.job.adapters.rank_for(self.model))),
             caches: false,
             masked: false,
+            repeats_keys: self.framework.repeats_keys.is_some(),
             loops_experts: false,
             unpacks: quantised,
             keeps_inputs: self.framework.frozen_inputs.value > 0.0,

@@ -213,7 +213,7 @@ fn replayed(
 ) -> Option<Reserved> {
     let replayed = framework.replayed.as_ref()?;
     let plain = job.allocator != AllocatorMode::Varying && *parallel == Parallel::SINGLE;
-    if !plain || !is_replayable(model, peak.bytes) {
+    if !plain || !is_replayable(peak.bytes) {
         return None;
     }
     let stage = *rank::stages(model, job, parallel).first()?;

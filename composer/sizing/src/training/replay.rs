@@ -10,6 +10,7 @@ use crate::eager::allocator::{Allocator, Block};
 use crate::eager::replay::{Graph, Saved};
 use crate::eager::tape::{Op, Tape, Weights};
 use crate::job::{AllocatorMode, Loss, Method, Offload, Recompute};
+use crate::layer::extrapolated;
 
 const STEPS: usize = 2;
 /// Parts of a sequence whose loss is computed in chunks.
@@ -31,9 +32,14 @@ impl Rank<'_> {
             return None;
         }
         let graphs = self.layers().graphs(self.tokens());
-        let layers = self.model.in_order(&graphs);
         let head = self.head_graph();
-        let mut run = Run::new(self, &layers, &head);
+        let layers = self.model.in_order(&graphs);
+        Some(extrapolated(&layers, |layers| self.reserved(layers, &head)))
+    }
+
+    /// The same with these layers alone.
+    fn reserved(&self, layers: &[&Graph], head: &Graph) -> f64 {
+        let mut run = Run::new(self, layers, head);
         let steps = self.job.accumulation.min(2) as usize * STEPS;
         for at in 0..steps {
             run.micro_batch();
@@ -41,7 +47,7 @@ impl Rank<'_> {
                 run.step();
             }
         }
-        Some(run.memory.reserved() as f64)
+        run.memory.reserved() as f64
     }
 
     /// How many of its weights the head has of its own: a norm, and a matrix unless it is the embedding's.

@@ -155,6 +155,7 @@ fn serving() -> impl Strategy<Value = Inference> {
                 prompt_logits,
                 max_num_seqs: None,
                 max_num_batched_tokens: None,
+                prefix_caching: false,
                 enforce_eager: false,
                 engine: engine.to_owned(),
                 framework_version: None,

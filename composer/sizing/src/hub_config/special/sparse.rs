@@ -121,8 +121,19 @@ fn caches(of: &mut Reader<'_>, parts: &Compressed) -> Result<(), ConfigError> {
     let anatomy = &mut of.model.anatomy;
     (anatomy.attending, anatomy.full, anatomy.windowed) = (number, full, number);
     (anatomy.full_cache, anatomy.window_cache) = (one(mean.max(1)), one(width));
+    anatomy.partial = partial(parts);
     of.model.window = Some(of.fields.whole(&layers::WINDOW)?.unwrap_or(128));
     Ok(())
+}
+
+/// vLLM's pages are of one size, that of 256 tokens of all compressed caches: entries of 584 bytes, and 132 of the index. A
+/// page holds the partial entries of 4 tokens of the layers with an index, of 8 tokens of the others, or the windows of 64
+/// tokens in half of the layers.
+fn partial(parts: &Compressed) -> u64 {
+    let entries = |rate: u64| 256 / rate.clamp(1, 256);
+    let page = parts.sparse * entries(parts.sparse_rate) * (584 + 132)
+        + parts.heavy * entries(parts.heavy_rate) * 584;
+    page / 4 + page / 8 + 2 * page / 64
 }
 
 /// Norms on query and key; in some layers an indexer with a cache of its own; experts after layers with a plain MLP.

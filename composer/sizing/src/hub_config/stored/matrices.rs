@@ -12,10 +12,15 @@ struct Matrix {
     routed: bool,
 }
 
-const QUERY: &[&str] = &["self_attn.q_proj", "self_attn.qkv_proj"];
-const KEY: &[&str] = &["self_attn.k_proj", "self_attn.qkv_proj"];
-const VALUE: &[&str] = &["self_attn.v_proj", "self_attn.qkv_proj"];
-const OUT: &[&str] = &["self_attn.o_proj", "self_attn.out_proj", "self_attn.dense"];
+const QUERY: &[&str] = &["self_attn.q_proj", "self_attn.qkv_proj", "mixer.q_proj"];
+const KEY: &[&str] = &["self_attn.k_proj", "self_attn.qkv_proj", "mixer.k_proj"];
+const VALUE: &[&str] = &["self_attn.v_proj", "self_attn.qkv_proj", "mixer.v_proj"];
+const OUT: &[&str] = &[
+    "self_attn.o_proj",
+    "self_attn.out_proj",
+    "self_attn.dense",
+    "mixer.o_proj",
+];
 const GATE: &[&str] = &[
     "mlp.gate_proj",
     "mlp.gate_up_proj",

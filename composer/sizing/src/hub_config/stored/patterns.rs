@@ -4,7 +4,7 @@
 use super::super::ConfigError;
 use super::super::fields::Fields;
 use regex::bytes::{Regex, RegexBuilder};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, HashSet};
 
 /// Prefixes of a layer of the language model. Others belong to towers, and to layers for speculative decoding.
@@ -15,6 +15,24 @@ const BEFORE: [&str; 6] = [
     "backbone.",
     "transformer.",
     "",
+];
+
+/// Parts of names of modules that are beside a model's quantised matrices.
+const BESIDE: [&str; 14] = [
+    "head",
+    "embed",
+    "norm",
+    "gate",
+    "router",
+    "vis",
+    "mtp",
+    "audio",
+    "conv",
+    "score",
+    "rotary",
+    "projector",
+    "merger",
+    "eh_proj",
 ];
 
 /// Limits: bytes of a compiled expression, expressions for single layers, for all alike, and names with a `*` of one layer.
@@ -34,6 +52,9 @@ pub(super) struct Patterns {
     alike: Vec<Expression>,
     /// Results of the latter by module.
     known: RefCell<HashMap<String, bool>>,
+    /// The first name of a module that a layer may have, with the list that has it; and whether any name was found.
+    first: Option<(String, String)>,
+    is_found: Cell<bool>,
 }
 
 enum Expression {
@@ -101,6 +122,11 @@ impl Patterns {
             found: format!("{:?}", name.chars().take(60).collect::<String>()),
             allowed,
         };
+        let lower = name.to_ascii_lowercase();
+        let is_own = name.starts_with("re:") || of_language(name.trim_matches('.')).is_some();
+        if self.first.is_none() && is_own && !BESIDE.iter().any(|part| lower.contains(part)) {
+            self.first = Some((key.to_owned(), name.to_owned()));
+        }
         if let Some(expression) = name.strip_prefix("re:") {
             let mut builder = RegexBuilder::new(&format!("^(?:{expression})"));
             let compiled = builder.unicode(false).size_limit(MOST_COMPILED).build();
@@ -154,10 +180,24 @@ impl Patterns {
     pub fn matches(&self, layer: u64, module: &str) -> bool {
         let name = format!("layers.{layer}.{module}");
         let of_layer = self.of_layers.get(&layer).into_iter().flatten();
-        self.names_it(&name)
+        let found = self.names_it(&name)
             || of_layer.into_iter().any(|of| of.matches(module))
             || self.numbered.iter().any(|of| of.matches(&name))
-            || self.is_alike(&name, module)
+            || self.is_alike(&name, module);
+        self.is_found.set(found || self.is_found.get());
+        found
+    }
+
+    /// Refuses names of which none was found in any layer, though they are not all of parts beside the matrices.
+    pub fn refuse_unfound(&self) -> Result<(), ConfigError> {
+        match &self.first {
+            Some((key, name)) if !self.is_found.get() => Err(ConfigError::BadValue {
+                key: key.clone(),
+                found: format!("{:?}", name.chars().take(60).collect::<String>()),
+                allowed: "names of modules, at least one of which is in a layer of this model".into(),
+            }),
+            _ => Ok(()),
+        }
     }
 
     fn names_it(&self, name: &str) -> bool {

@@ -138,6 +138,28 @@ fn groups_of_modules_in_formats_of_their_own() {
     assert_eq!(read.stored.unwrap().cache_bytes, Some(1));
 }
 
+/// As Model Optimizer lists each module that is quantised with its format.
+#[test]
+fn formats_of_single_modules() {
+    let listed = |module: &str, format: &str| {
+        let name = |layer: u64| format!(r#""model.layers.{layer}.{module}": {{"quant_algo": "{format}"}}"#);
+        (0..32).map(name).collect::<Vec<String>>().join(",")
+    };
+    let layers = [
+        listed("self_attn.q_proj", "FP8"),
+        listed("mlp.up_proj", "W4A16_NVFP4"),
+    ]
+    .join(",");
+    let mixed = format!(
+        r#""quant_method": "modelopt", "quant_algo": "MIXED_PRECISION", "quantized_layers": {{{layers}}}"#
+    );
+    let (_, beside) = parts(LLAMA_8B, &mixed).unwrap();
+    let [h, f, layers] = [4096.0, 14336.0, 32.0];
+    let inner = 8_030_261_248.0 - 2.0 * 128_256.0 * h;
+    let less = layers * (h * h * 1.0 + h * f * (2.0 - 0.5625));
+    assert!((beside - (2.0 - less / inner)).abs() < 1e-9, "{beside}");
+}
+
 /// Qwen3-30B-A3B.
 fn with_experts() -> String {
     r#"{"model_type": "qwen3_moe", "hidden_size": 2048, "num_hidden_layers": 48, "num_attention_heads": 32,
@@ -182,7 +204,15 @@ fn quantisation_that_contradicts_itself() {
         ),
         (
             r#""quant_method": "compressed-tensors", "config_groups": {"a": {"targets": ["nothing"], "weights": {"num_bits": 8, "type": "float"}}}"#,
-            "allowed: modules that leave a matrix of the model",
+            "targets is \"nothing\"; allowed: names of modules, at least one of which is in a layer of this model",
+        ),
+        (
+            r#""quant_method": "fp8", "ignore": ["lm_head", "model.layers.3.self_atn"]"#,
+            "ignore is \"model.layers.3.self_atn\"; allowed: names of modules, at least one of which",
+        ),
+        (
+            r#""quant_method": "modelopt", "quant_algo": "MIXED_PRECISION", "quantized_layers": {"model.layers.0.mlp.up_proj": {"quant_algo": "INT4"}}"#,
+            "quant_algo is \"INT4\"; allowed: FP8, NVFP4",
         ),
         (
             r#""quant_method": "fp8", "ignore": ["re:(("]"#,
