@@ -2,7 +2,7 @@
 
 use crate::failure::Failure;
 use poolwright_service::demand::DemandSpec;
-use serde_json::Value;
+use serde_json::{Map, Value};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -20,18 +20,20 @@ pub fn read(path: &Path) -> Result<(String, String), Failure> {
     let Ok(Value::Object(mut config)) = serde_json::from_str(&text) else {
         return Ok((name(path), text));
     };
-    if config.contains_key(QUANTISATION) || !beside.is_file() {
+    let is_stated = config.get(QUANTISATION).is_some_and(|stated| !stated.is_null());
+    if is_stated || !beside.is_file() {
         return Ok((name(path), text));
     }
-    let quantised: Value = serde_json::from_str(&read(&beside)?)
-        .map_err(|error| Failure::usage(format!("{}: {error}", beside.display())))?;
-    let Some(Value::Object(mut quantised)) = quantised.get("quantization").cloned() else {
-        let message = format!(
-            "{}: quantization is missing; allowed: an object",
-            beside.display()
-        );
-        return Err(Failure::usage(message));
+    // An unreadable file is an unknown format: refused unless the weights are stated.
+    let quantised: Value = serde_json::from_str(&read(&beside)?).unwrap_or_default();
+    let mut quantised = match quantised.get("quantization") {
+        Some(Value::Object(quantised)) => quantised.clone(),
+        _ => Map::new(),
     };
+    // The cache alone is quantised.
+    if quantised.get("quant_algo").is_some_and(Value::is_null) {
+        return Ok((name(path), text));
+    }
     quantised.insert("quant_method".to_owned(), "modelopt".into());
     config.insert(QUANTISATION.to_owned(), quantised.into());
     Ok((name(path), Value::from(config).to_string()))

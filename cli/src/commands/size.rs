@@ -176,7 +176,7 @@ communication (! above 20 %), BEST AT what no other set is better in: gpus, cost
 JSON: {model, params, task, label, bytes_per_gpu, safe_bytes_per_gpu, terms, notes, sets, rejected}; sets are \
 ranked, the best first, with price_usd, power_w, speed, run_time_s (with --tokens), on_front and best_at.
 
-Exit code 5 where no set of any kind fits.";
+Exit code 5 where no set of any kind fits, and 8 where the model_type of a config.json is not known.";
 
 fn parse_time(text: &str) -> Result<Timestamp, String> {
     text.parse()
@@ -260,7 +260,7 @@ pub fn run(args: &SizeArgs, output: Output) -> Outcome {
     };
     answer::show(&model, &fit, &shown, output)?;
     match fit.candidates.is_empty() {
-        true => Err(refused(size::fits_nowhere(&fit, &job)).explained(args.explain)),
+        true => Err(refused(size::fits_nowhere(&fit)).explained(args.explain)),
         false => Ok(answered(&model)),
     }
 }

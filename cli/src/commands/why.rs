@@ -16,6 +16,9 @@ pub struct WhyArgs {
     /// The demand, as `demand/NAME` or NAME
     #[arg(value_name = "demand/NAME")]
     what: String,
+    /// Show how its size came about, too
+    #[arg(long)]
+    explain: bool,
     #[command(flatten)]
     manager: ManagerArgs,
 }
@@ -23,6 +26,7 @@ pub struct WhyArgs {
 const EXAMPLES: &str = "\
 Examples:
   poolwright why demand/chat
+  poolwright why chat --explain
   poolwright why chat -o json";
 
 pub async fn run(args: WhyArgs, output: Output) -> Outcome {
@@ -49,7 +53,13 @@ pub async fn run(args: WhyArgs, output: Output) -> Outcome {
             yes_no(why.wanted_now),
             counted(held as usize, "GPU")
         )];
-        lines.extend(why.because.iter().map(|line| hung(line, width)));
+        let explanation = why.explanation.iter().filter(|_| args.explain);
+        lines.extend(
+            why.because
+                .iter()
+                .chain(explanation)
+                .map(|line| hung(line, width)),
+        );
         lines.join("\n")
     })?;
     Ok(ExitCode::Ok)

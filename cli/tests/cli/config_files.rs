@@ -54,7 +54,10 @@ async fn a_quantisation_beside_its_config() {
     let size = format!("size {}", file.display());
     run(&size).await.expect(0, &["infer fp8"]);
     std::fs::write(&beside, "{}").unwrap();
-    run(&size)
+    run(&size).await.refused(2, &["quant_algo is missing"]);
+    run(&format!("{size} --weights fp8"))
         .await
-        .refused(2, &["hf_quant_config.json", "quantization is missing"]);
+        .expect(0, &["infer fp8"]);
+    std::fs::write(&beside, r#"{"quantization": {"quant_algo": null}}"#).unwrap();
+    run(&size).await.expect(0, &["infer bf16"]);
 }

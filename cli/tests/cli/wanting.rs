@@ -124,7 +124,7 @@ async fn a_manager_says_what_it_is_calibrated_by() {
     let says = format!("(safe 7.200 -> 20.000), from 4 rows, in {file}");
     let line = "compose 8B --task infer --kind h100-pcie-80gb --name chat";
     manager.run(line).await.expect(0, &[&says]);
-    manager.run("why chat").await.expect(0, &[&says]);
+    manager.run("why chat --explain").await.expect(0, &[&says]);
 
     std::fs::write(&file, measured.to_string().replace("12.0", "1200.0")).unwrap();
     let other = tempfile::tempdir().unwrap();

@@ -146,9 +146,7 @@ impl RunSpec {
         let PhaseError::Nowhere { phase, fit } = error else {
             return ServiceError::bad_request(error.to_string());
         };
-        let of = |spec: &&PhaseSpec| spec.name() == phase;
-        let spec = self.phase.iter().find(of).map(|spec| spec.job.clone());
-        let nowhere = size::fits_nowhere(&fit, &spec.unwrap_or_default());
+        let nowhere = size::fits_nowhere(&fit);
         ServiceError {
             message: format!("phase {phase}: {}", nowhere.message),
             ..nowhere

@@ -282,7 +282,7 @@ pub(crate) fn need_of_model(spec: &DemandSpec, site: &Site<'_>) -> Result<Need, 
     let stored = as_stored(&mut job, &model, |name| asked.asks_for(&spec.set, name))?;
     let mut fit = size(&model, &job, &spec.offers(site)?, site)?;
     note(&mut fit, stored);
-    fit.need().ok_or_else(|| fits_nowhere(&fit, &asked))
+    fit.need().ok_or_else(|| fits_nowhere(&fit))
 }
 
 /// What a demand with phases comes to in each of them.
@@ -298,7 +298,7 @@ pub(crate) fn windows_of_run(spec: &DemandSpec, site: &Site<'_>) -> Result<Vec<N
 
 /// What is lacking where it comes nearest, and what would help with such a task; each kind with its reason in the
 /// details.
-pub fn fits_nowhere(fit: &Fit, job: &JobSpec) -> ServiceError {
+pub fn fits_nowhere(fit: &Fit) -> ServiceError {
     let kinds = fit.rejections.len();
     let why = match (fit.nearest_miss(), kinds) {
         (None, _) => "no GPU of a known kind that is in the pool may be given away".to_owned(),
@@ -313,19 +313,26 @@ pub fn fits_nowhere(fit: &Fit, job: &JobSpec) -> ServiceError {
         .iter()
         .map(|no| format!("{}: {}", no.kind, no.reason));
     ServiceError::new(ErrorCode::Unplaced, format!("{} fits nowhere: {why}", fit.label))
-        .with_hint(what_helps(fit, job))
+        .with_hint(what_helps(fit))
         .with_details(details.collect())
 }
 
 /// What takes less memory, among what is possible with such a task.
-fn what_helps(fit: &Fit, job: &JobSpec) -> String {
-    let weights = job.weights.as_deref().map(str::parse::<WeightFormat>);
-    let smaller = match (fit.task, weights) {
-        (Task::Infer, None | Some(Ok(WeightFormat::Fp32 | WeightFormat::Bf16))) => {
-            "smaller weights (--weights fp8 or int4), fewer requests at once (--concurrency, of vLLM --set max_num_seqs=...), or a shorter --context"
+fn what_helps(fit: &Fit) -> String {
+    // Weights are in what was asked for, or in what they are published in.
+    let whole = [WeightFormat::Fp32, WeightFormat::Bf16].iter().any(|format| {
+        let format = format!("{} {format}", fit.task);
+        fit.label.contains(&format)
+    });
+    let smaller = match (fit.task, whole) {
+        (Task::Infer, true) => {
+            "smaller weights (--weights fp8 or int4), fewer requests at once (--concurrency), of vLLM a larger share of a GPU \
+             (--set gpu_memory_utilization=0.95) or smaller batches (max_num_seqs, max_num_batched_tokens), or a shorter \
+             --context"
         }
-        (Task::Infer, Some(_)) => {
-            "fewer requests at once (--concurrency, of vLLM --set max_num_seqs=...), or a shorter --context"
+        (Task::Infer, false) => {
+            "fewer requests at once (--concurrency), of vLLM a larger share of a GPU (--set gpu_memory_utilization=0.95) or \
+             smaller batches (max_num_seqs, max_num_batched_tokens), or a shorter --context"
         }
         (Task::Full, _) => "adapters in place of all weights (--task lora or qlora), or a shorter --context",
         (Task::Lora | Task::Peft, _) => "frozen weights in 4 bits (--task qlora), or a shorter --context",
@@ -365,7 +372,7 @@ mod tests {
         }
         let job = JobSpec::default();
         let fit = fit(&model("8B").unwrap(), &job.job().unwrap(), &[], Limits::default()).unwrap();
-        let hint = fits_nowhere(&fit, &job).hint.unwrap();
+        let hint = fits_nowhere(&fit).hint.unwrap();
         assert!(hint.contains("doctor") && !hint.contains("weights"), "{hint}");
         let hint = model("no-such").unwrap_err().hint.unwrap();
         assert!(hint.contains("size --list models"), "{hint}");
@@ -391,7 +398,7 @@ mod tests {
             Limits::default(),
         )
         .unwrap();
-        fits_nowhere(&fit, &job)
+        fits_nowhere(&fit)
     }
 
     #[test]

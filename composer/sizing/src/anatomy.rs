@@ -1,5 +1,5 @@
-//! The anatomy of models whose layers are not all alike: of which parts they consist, how many parameters each has, and
-//! how many layers have what the formulas ask for.
+//! The anatomy of a model: of which parts it consists, how many parameters each has, and how many layers have what the
+//! formulas ask for.
 //!
 //! Invariants where it was read from a file: the parts add up to the model's parameters, embeddings included, and
 //! every number of layers is at most [`MOST`] times that of the model.

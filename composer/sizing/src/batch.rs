@@ -276,7 +276,7 @@ fn model(row: &Row<'_>) -> Result<Model, SizingError> {
         tied: flag(row, "tied")?.unwrap_or(false),
         features: Features {
             mlp,
-            // What has an MLP of two matrices mostly has layer norms.
+            // Models with an MLP of two matrices mostly have layer norms.
             norm: if mlp == Mlp::Gated { Norm::Rms } else { Norm::Layer },
             ..Features::default()
         },
@@ -344,7 +344,7 @@ fn refuse_contradiction(model: &Model) -> Result<(), SizingError> {
 /// The most parameters of a mixture over those of a dense model of its dimensions.
 const MOST_EXPERTS: f64 = 64.0;
 
-/// The catalogue's model of this name and these dimensions, which has what a table has no columns for.
+/// The catalogue's model of this name and these dimensions, with its features beyond the columns of a table.
 fn known(model: &Model) -> Option<Model> {
     let same = |known: &&Model| {
         (known.params, known.layers, known.hidden) == (model.params, model.layers, model.hidden)

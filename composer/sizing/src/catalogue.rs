@@ -7,7 +7,7 @@ use crate::size_class;
 use poolwright_model::nearest::{is_like, unlikeness};
 use serde::Deserialize;
 use std::collections::{BTreeMap, HashMap};
-use std::sync::LazyLock;
+use std::sync::{LazyLock, OnceLock};
 
 const BUILTIN: [(&str, &str); 7] = [
     (
@@ -40,10 +40,11 @@ const BUILTIN: [(&str, &str); 7] = [
     ),
 ];
 
-/// Known models.
-#[derive(Clone, Debug, Default, PartialEq)]
+/// Known models, each read when it is asked for.
+#[derive(Clone, Debug, Default)]
 pub struct Catalogue {
-    models: Vec<Model>,
+    entries: Vec<Entry>,
+    models: Vec<OnceLock<Model>>,
     /// Their places by names and aliases, each as [`normal`] has it.
     places: HashMap<String, usize>,
 }
@@ -57,7 +58,7 @@ struct File {
 }
 
 /// A model by its config.json, which has to come to the parameters that are stated.
-#[derive(Deserialize)]
+#[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Entry {
     name: String,
@@ -66,10 +67,16 @@ struct Entry {
     params: u64,
     config: String,
     source: String,
+    #[serde(skip)]
+    file: String,
 }
 
 impl Entry {
-    fn read(self) -> Result<Model, String> {
+    fn names(&self) -> impl Iterator<Item = &String> {
+        std::iter::once(&self.name).chain(&self.aliases)
+    }
+
+    fn read(&self) -> Result<Model, String> {
         let model = hub_config::parse(&self.name, &self.config).map_err(|error| error.to_string())?;
         if model.params != self.params {
             return Err(format!(
@@ -78,18 +85,18 @@ impl Entry {
             ));
         }
         Ok(Model {
-            aliases: self.aliases,
-            source: self.source,
+            aliases: self.aliases.clone(),
+            source: self.source.clone(),
             ..model
         })
     }
 }
 
 impl Catalogue {
-    /// The models that come with Poolwright, parsed at the first call.
+    /// The models that come with Poolwright.
     pub fn builtin() -> &'static Catalogue {
         static CATALOGUE: LazyLock<Catalogue> = LazyLock::new(|| {
-            Catalogue::parse(&BUILTIN)
+            Catalogue::named(&BUILTIN)
                 .unwrap_or_else(|error| panic!("the built-in models are tested to parse: {error}"))
         });
         &CATALOGUE
@@ -97,42 +104,58 @@ impl Catalogue {
 
     /// Reads model files: pairs of a name for messages and TOML text.
     pub fn parse(files: &[(&str, &str)]) -> Result<Catalogue, DataError> {
+        let catalogue = Catalogue::named(files)?;
+        for entry in &catalogue.entries {
+            let refuse = |message| DataError::new(&entry.file, format!("model {}: {message}", entry.name));
+            entry.read().map_err(refuse)?;
+        }
+        Ok(catalogue)
+    }
+
+    /// The same without a look at what each model is.
+    fn named(files: &[(&str, &str)]) -> Result<Catalogue, DataError> {
         let mut catalogue = Catalogue::default();
         for (file, text) in files {
             let parsed: File = toml::from_str(text).map_err(|e| DataError::toml(file, &e))?;
-            for entry in parsed.model {
-                let name = entry.name.clone();
-                let refuse = |message: String| DataError::new(file, format!("model {name}: {message}"));
-                let mut model = entry.read().map_err(refuse)?;
-                if model.source.is_empty() {
+            for mut entry in parsed.model {
+                let refuse = |message: &str| DataError::new(file, format!("model {}: {message}", entry.name));
+                if entry.source.is_empty() {
                     return Err(refuse(
-                        "source is missing; allowed: a text, or a key of [sources]".into(),
+                        "source is missing; allowed: a text, or a key of [sources]",
                     ));
                 }
-                for name in names(&model) {
-                    let place = catalogue.models.len();
+                entry.file = (*file).to_owned();
+                let place = catalogue.entries.len();
+                for name in entry.names() {
                     let before = catalogue.places.insert(normal(name), place);
                     if before.is_some_and(|before| before != place) {
-                        return Err(refuse(format!("{name:?} names another model too")));
+                        return Err(refuse(&format!("{name:?} names another model too")));
                     }
                 }
-                if let Some(source) = parsed.sources.get(&model.source) {
-                    model.source.clone_from(source);
+                if let Some(source) = parsed.sources.get(&entry.source) {
+                    entry.source.clone_from(source);
                 }
-                catalogue.models.push(model);
+                catalogue.entries.push(entry);
+                catalogue.models.push(OnceLock::new());
             }
         }
         Ok(catalogue)
     }
 
-    pub fn all(&self) -> &[Model] {
-        &self.models
+    pub fn all(&self) -> Vec<&Model> {
+        (0..self.entries.len()).map(|place| self.at(place)).collect()
+    }
+
+    fn at(&self, place: usize) -> &Model {
+        self.models[place].get_or_init(|| {
+            let read = self.entries[place].read();
+            read.unwrap_or_else(|error| panic!("models are tested to be read: {error}"))
+        })
     }
 
     /// By name or alias, as people and model hubs write it; no sizes.
     pub fn by_name(&self, name: &str) -> Option<&Model> {
-        let place = self.places.get(&normal(name))?;
-        self.models.get(*place)
+        self.places.get(&normal(name)).map(|place| self.at(*place))
     }
 
     /// A model by name or alias, or a size such as `8B`, `70b` or `1.5B` in the shape of
@@ -164,8 +187,8 @@ impl Catalogue {
     fn suggest(&self, text: &str) -> Vec<String> {
         let wanted = normal(text);
         let mut near: Vec<(usize, &str)> = Vec::new();
-        for model in &self.models {
-            let distance = names(model).map(|name| unlikeness(&wanted, &normal(name))).min();
+        for model in &self.entries {
+            let distance = model.names().map(|name| unlikeness(&wanted, &normal(name))).min();
             if let Some(distance) = distance.filter(|distance| is_like(&wanted, *distance)) {
                 near.push((distance, &model.name));
             }
@@ -176,10 +199,6 @@ impl Catalogue {
             .map(|(_, name)| name.to_owned())
             .collect()
     }
-}
-
-fn names(model: &Model) -> impl Iterator<Item = &String> {
-    std::iter::once(&model.name).chain(&model.aliases)
 }
 
 /// `meta-llama/Meta-Llama-3.1-8B-Instruct` and `llama 3.1 8b` are one name: no organisation, no variant,

@@ -1,13 +1,13 @@
-//! What tells the layers of one model from those of another: their norms, biases and gates, and how they are computed.
+//! Differences between the layers of models: norms, biases, gates, and the order of computation.
 //!
-//! The rows of `hw-profiles/models/kinds.toml` are made of these. What a row leaves out is as Llama has it: two norms of
+//! The rows of `hw-profiles/models/kinds.toml` are made of these. The defaults are those of Llama: two norms of
 //! the root mean square a layer, no biases, rotated queries and keys, a gated MLP.
 
 use crate::anatomy::{Anatomy, Counted};
 use crate::model::{Experts, Latent, Model};
 use serde::{Deserialize, Serialize};
 
-/// A norm: what it computes and which weights it has.
+/// The kind of a norm, and its weights.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Norm {
@@ -129,13 +129,13 @@ impl Mlp {
     }
 }
 
-fn wide(number: u64) -> u128 {
+pub(crate) fn wide(number: u64) -> u128 {
     u128::from(number)
 }
 
 impl Model {
-    /// With the parts and numbers of layers that its dimensions come to, where each layer has attention over all tokens,
-    /// or in so many a state; and experts where it has any.
+    /// With the parts and numbers of layers of its dimensions: in each layer attention over all tokens, or a state in this
+    /// number of them; and experts if it has any.
     pub(crate) fn of_regular_layers(mut self, with_state: u64) -> Model {
         let with_experts = if self.experts.is_some() { self.layers } else { 0 };
         let attending = self.layers - with_state;
@@ -211,7 +211,7 @@ impl Model {
         }
     }
 
-    /// What attention has beside its matrices.
+    /// Biases, norms of heads and sinks of attention.
     pub(crate) fn beside_attention(&self) -> u128 {
         let [h, q, kv] = self.widths();
         let biases = match self.features.biases {

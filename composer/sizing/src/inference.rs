@@ -66,6 +66,7 @@ pub fn estimate(
     terms.extend(server::graphs(job, engine));
     terms.push(overhead::context(card, &job.software()));
     terms.extend(overhead::kernels(card, &job.software()));
+    terms.extend(server::left_free(&terms, job, engine));
 
     let mut notes: Vec<String> = model.assumptions().chain(vision_note(model)).collect();
     let tokens = job.prompt_tokens + job.generated_tokens;
@@ -105,17 +106,36 @@ pub fn estimate(
 /// The most requests of this length that fit at once, by the safe estimate, on a GPU of this memory, of which the
 /// engine takes its usual share: as many caches as there is room for beside everything else.
 pub fn requests_that_fit(job: &Inference, estimate: &Estimate, memory: Bytes) -> Result<u64, SizingError> {
-    let share = engine(job)?.utilization.as_ref().map_or(1.0, |share| share.value);
-    let growing = [CACHE, prompt::LOGITS, prompt::ACTIVATIONS, ALLOCATOR];
+    let engine = engine(job)?;
+    let usual = engine.utilization.as_ref().map(|share| share.value);
+    // A server takes no more than it is told to.
+    let most = engine.profiled.as_ref().map_or(MOST_REQUESTS, |profiled| {
+        job.max_num_seqs
+            .unwrap_or(profiled.large.requests)
+            .max(job.concurrency)
+    });
+    let share = job.gpu_memory_utilization.or(usual).unwrap_or(1.0);
+    let growing = [
+        CACHE,
+        server::PARTIAL,
+        prompt::LOGITS,
+        prompt::ACTIVATIONS,
+        ALLOCATOR,
+    ];
     let grows = |term: &&Term| growing.contains(&term.name.as_str()) || term.name.starts_with(STATES_OF);
     let growing: u64 = estimate.terms.iter().filter(grows).map(|term| term.safe.0).sum();
-    let beside = estimate.safe.0.saturating_sub(growing) as f64;
+    let free = estimate
+        .terms
+        .iter()
+        .filter(|term| term.name == server::LEFT_FREE);
+    let free: u64 = free.map(|term| term.safe.0).sum();
+    let beside = estimate.safe.0.saturating_sub(growing + free) as f64;
     let each = growing as f64 / job.concurrency as f64;
     let room = memory.0 as f64 * share - beside;
     if each <= 0.0 || room <= 0.0 {
         return Ok(0);
     }
-    Ok(((room / each) as u64).min(MOST_REQUESTS))
+    Ok(((room / each) as u64).min(most))
 }
 
 /// How many requests fit, in words; nothing where not even those that were asked for do within the usual share.
@@ -418,7 +438,7 @@ fn cache(model: &Model, job: &Inference, layout: Layout, engine: &Engine) -> Vec
         let narrower = if share == 1.0 {
             String::new()
         } else {
-            format!("{share} x ")
+            format!("{share:.2} x ")
         };
         layers = format!("({layers} + {narrower}{windowed} x {})", grouped(kept));
     }

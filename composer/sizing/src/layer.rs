@@ -149,6 +149,33 @@ pub(crate) struct Layers<'a> {
     pub keeps_inputs: bool,
 }
 
+impl<'a> Layers<'a> {
+    /// In bf16 on one GPU, every weight frozen.
+    pub fn plain(model: &'a Model) -> Layers<'a> {
+        Layers {
+            model,
+            element: 2.0,
+            stream: 2.0,
+            autocast: false,
+            attention: Attention::Flash,
+            seq_len: 1.0,
+            tensor: 1.0,
+            sequence: 1.0,
+            inputs: 1.0,
+            stored: 2.0,
+            beside: 2.0,
+            gradient: 0.0,
+            adapters: None,
+            caches: false,
+            repeats_keys: false,
+            masked: false,
+            loops_experts: false,
+            unpacks: false,
+            keeps_inputs: false,
+        }
+    }
+}
+
 impl Layers<'_> {
     pub fn gated(&self) -> bool {
         self.model.features.mlp == Mlp::Gated
@@ -392,25 +419,10 @@ mod tests {
     fn kept(model: &str, attention: Attention) -> f64 {
         let model = Catalogue::builtin().resolve(model).unwrap();
         let layers = Layers {
-            model: &model,
-            element: 2.0,
-            stream: 2.0,
-            autocast: false,
             attention,
             seq_len: 1024.0,
-            tensor: 1.0,
-            sequence: 1.0,
-            inputs: 1.0,
-            stored: 2.0,
-            beside: 2.0,
             gradient: 2.0,
-            adapters: None,
-            caches: false,
-            masked: false,
-            repeats_keys: false,
-            loops_experts: false,
-            unpacks: false,
-            keeps_inputs: false,
+            ..Layers::plain(&model)
         };
         let (mut tape, x) = Kept::new(2.0 * model.hidden as f64);
         let (mixing, feeding) = model.kinds()[0];

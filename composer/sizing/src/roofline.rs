@@ -5,10 +5,12 @@
 //! evidence: `hw-profiles/sizing/speed.toml`. What comes out is an estimate for comparing sets and for planning
 //! time; it knows nothing of stragglers, input pipelines, checkpoints and failures.
 
+mod launches;
 mod rates;
 mod serving;
 mod training;
 
+pub use launches::Launches;
 pub(crate) use rates::Links;
 pub use rates::Rates;
 
@@ -47,6 +49,12 @@ pub struct Speed {
     pub communication_s: f64,
     /// Waiting for other pipeline stages.
     pub idle_s: f64,
+    /// Waiting for the host, which starts operations one by one.
+    #[serde(default)]
+    pub launch_s: f64,
+    /// The same tokens on slow and on fast hosts, where it waits for them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub range: Option<[f64; 2]>,
     /// Of the step.
     pub communication_share: f64,
     /// The largest part.
@@ -62,6 +70,7 @@ pub enum Bound {
     Memory,
     Links,
     Pipeline,
+    Launches,
 }
 
 /// The parts of a step, in seconds.
@@ -71,11 +80,12 @@ struct Parts {
     memory: f64,
     communication: f64,
     idle: f64,
+    launch: f64,
 }
 
 impl Parts {
     fn sum(self) -> f64 {
-        self.compute + self.memory + self.communication + self.idle
+        self.compute + self.memory + self.communication + self.idle + self.launch
     }
 
     fn speed(self, tokens_per_s_per_gpu: f64) -> Speed {
@@ -85,6 +95,7 @@ impl Parts {
             (Bound::Memory, self.memory),
             (Bound::Links, self.communication),
             (Bound::Pipeline, self.idle),
+            (Bound::Launches, self.launch),
         ];
         let largest = named.into_iter().max_by(|a, b| a.1.total_cmp(&b.1));
         Speed {
@@ -94,6 +105,8 @@ impl Parts {
             memory_s: self.memory,
             communication_s: self.communication,
             idle_s: self.idle,
+            launch_s: self.launch,
+            range: None,
             communication_share: self.communication / step_s,
             bound_by: largest.map_or(Bound::Compute, |(bound, _)| bound),
         }
@@ -114,6 +127,21 @@ impl Speed {
     }
 }
 
+impl Speed {
+    /// The range of a small batch, as a note.
+    pub fn range_note(&self) -> Option<String> {
+        let launch = &Shares::builtin().launch_s;
+        self.range.map(|[slow, fast]| {
+            format!(
+                "estimate: {slow:.0} to {fast:.0} tokens/s of a GPU: eager PyTorch starts operations one by one, which takes \
+                 {:.0} to {:.0} microseconds each by the host",
+                launch.fast * 1e6,
+                launch.slow * 1e6
+            )
+        })
+    }
+}
+
 /// Serving so spread on GPUs of these rates; None where the rates give no finite speed.
 pub fn serving(
     model: &Model,
@@ -121,8 +149,11 @@ pub fn serving(
     layout: Layout,
     rates: &Rates,
     host_gpus: u32,
+    launches: Option<Launches>,
 ) -> Option<Speed> {
-    finite(serving::speed(model, job, layout, rates, host_gpus))
+    ranged(launches, |launches| {
+        serving::speed(model, job, layout, (rates, host_gpus), launches)
+    })
 }
 
 /// Training so spread on GPUs of these rates; None where the rates give no finite speed.
@@ -132,8 +163,21 @@ pub fn training(
     parallel: &Parallel,
     rates: &Rates,
     host_gpus: u32,
+    launches: Option<Launches>,
 ) -> Option<Speed> {
-    finite(training::speed(model, job, parallel, rates, host_gpus))
+    ranged(launches, |launches| {
+        training::speed(model, job, parallel, (rates, host_gpus), launches)
+    })
+}
+
+/// With the range where it waits for the host.
+fn ranged(launches: Option<Launches>, speed: impl Fn(Launches) -> Speed) -> Option<Speed> {
+    let launches = launches.unwrap_or_default();
+    let found = finite(speed(launches))?;
+    let launch = &Shares::builtin().launch_s;
+    let on = |each: f64| speed(launches.times(each / launch.value)).tokens_per_s_per_gpu;
+    let range = (found.launch_s > 0.0).then(|| [on(launch.slow), on(launch.fast)]);
+    Some(Speed { range, ..found })
 }
 
 fn finite(speed: Speed) -> Option<Speed> {
@@ -193,6 +237,21 @@ struct Shares {
     latency_s: Share,
     network_gb_s: Share,
     overlap: Share,
+    launch_s: LaunchTimes,
+}
+
+/// Seconds to start an operation: the middle, and on fast and slow hosts.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct LaunchTimes {
+    value: f64,
+    fast: f64,
+    slow: f64,
+    #[expect(
+        dead_code,
+        reason = "for readers of the file; required so that none is without it"
+    )]
+    evidence: String,
 }
 
 impl Shares {
@@ -229,6 +288,8 @@ mod tests {
             .values()
             .chain([&shares.memory, &shares.link, &shares.overlap]);
         assert!(all.into_iter().all(|s| s.value > 0.0 && s.value <= 1.0));
+        let launch = &shares.launch_s;
+        assert!(launch.fast < launch.value && launch.value < launch.slow);
         assert!(shares.latency_s.value < 1e-3 && shares.network_gb_s.value > 1.0);
     }
 

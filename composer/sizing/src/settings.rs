@@ -7,7 +7,7 @@ use crate::error::SizingError;
 use crate::job::{Inference, Job, Method, Training};
 use std::str::FromStr;
 
-const SERVING: [&str; 15] = [
+const SERVING: [&str; 16] = [
     "weights",
     "cache_bytes",
     "prompt_tokens",
@@ -19,6 +19,7 @@ const SERVING: [&str; 15] = [
     "engine",
     "max_num_seqs",
     "max_num_batched_tokens",
+    "gpu_memory_utilization",
     "prefix_caching",
     "enforce_eager",
     "framework_version",
@@ -85,12 +86,15 @@ fn serving(job: &mut Inference, name: &str, value: &str) -> Result<(), SizingErr
         "allocator" => job.allocator = value.parse()?,
         "max_num_seqs" => job.max_num_seqs = Some(number(name, value)?),
         "max_num_batched_tokens" => job.max_num_batched_tokens = Some(number(name, value)?),
+        "gpu_memory_utilization" => {
+            job.gpu_memory_utilization = Some(read(name, value, "a share such as 0.9")?);
+        }
         "prefix_caching" => job.prefix_caching = read(name, value, "true, false")?,
         "enforce_eager" => job.enforce_eager = read(name, value, "true, false")?,
         "prompt_logits" => job.prompt_logits = read(name, value, "true, false")?,
         "framework_version" => job.framework_version = Some(value.parse()?),
         "cuda" => job.cuda = Some(value.parse()?),
-        _ => job.engine = value.to_owned(),
+        _ => job.choose(value),
     }
     Ok(())
 }
@@ -142,6 +146,7 @@ mod tests {
             ("prompt_logits", "true"),
             ("engine", "llama.cpp"),
             ("max_num_seqs", "64"),
+            ("gpu_memory_utilization", "0.8"),
             ("prefix_caching", "true"),
             ("enforce_eager", "true"),
             ("precision", "fp32"),

@@ -136,10 +136,7 @@ impl Story {
             )
             .map_err(refused)?;
             let Some(best) = fit.candidates.first() else {
-                say(&format!(
-                    "  {name}: {}",
-                    size::fits_nowhere(&fit, &size::JobSpec::default()).message
-                ));
+                say(&format!("  {name}: {}", size::fits_nowhere(&fit).message));
                 self.unserved.push(format!("{name} fits nowhere in this rack"));
                 continue;
             };

@@ -16,7 +16,10 @@ const SHOWN: usize = 20;
 
 /// What the columns say, for who sees them the first time.
 const LEGEND: [(&str, &str); 6] = [
-    ("SAFE PER GPU", "to count on, of each GPU's memory (OF)"),
+    (
+        "SAFE PER GPU",
+        "to count on, of each GPU's memory (OF), with what a server's share leaves free",
+    ),
     ("ESTIMATE", "the middle"),
     ("GROUP", "GPUs that must share a host"),
     ("TOKENS/S", "of one GPU, estimated"),
@@ -96,11 +99,16 @@ fn table<'a>(candidates: impl Iterator<Item = (usize, &'a Candidate)>, tokens: O
 }
 
 fn tokens_per_s(candidate: &Candidate) -> Cell {
-    let rate = candidate.speed.as_ref().map(|speed| speed.tokens_per_s_per_gpu);
-    rate.map_or_else(Cell::nothing, |rate| {
-        let digits = if rate < 10.0 { 1 } else { 0 };
-        Cell::both(format!("{rate:.digits$}"), rate)
-    })
+    let Some(speed) = &candidate.speed else {
+        return Cell::nothing();
+    };
+    let digits = |rate: f64| if rate < 10.0 { 1 } else { 0 };
+    let of = |rate: f64| format!("{rate:.*}", digits(rate));
+    let rate = speed.tokens_per_s_per_gpu;
+    match speed.range {
+        Some([slow, fast]) if slow < 0.9 * fast => Cell::both(format!("{}-{}", of(slow), of(fast)), rate),
+        _ => Cell::both(of(rate), rate),
+    }
 }
 
 fn links(candidate: &Candidate) -> Cell {
@@ -198,7 +206,8 @@ fn text(fit: &Fit, shown: &Shown, width: Option<u16>) -> String {
         lines.push(format!("\nHow {} came about:", best.set));
         lines.extend(best.estimate.explain().iter().map(|line| indented(line, width)));
     } else {
-        lines.extend(best.advice.iter().map(|advice| wrapped(advice, width)));
+        let of_best = |advice: &String| wrapped(&format!("{}: {advice}", best.set), width);
+        lines.extend(best.advice.iter().map(of_best));
     }
     match (fit.nearest_miss(), fit.rejections.len()) {
         (None, _) => {}

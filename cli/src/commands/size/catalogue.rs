@@ -62,7 +62,7 @@ fn models(output: Output) -> Outcome {
         column("PARAMETERS").named("params"),
         column("ALSO CALLED").named("aliases").if_any(),
     ]);
-    for model in models {
+    for model in &models {
         let billions = format!("{:.1} billion", model.params as f64 / 1e9);
         table.row([
             Cell::text(&model.name),

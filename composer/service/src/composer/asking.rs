@@ -81,8 +81,11 @@ pub struct Why {
     pub demand: DemandRecord,
     pub wanted_now: bool,
     pub holds: Vec<Composition>,
-    /// For people: how the need came about, what it holds, what is missing and what would help.
+    /// For people: its GPUs, missing ones, and remedies.
     pub because: Vec<String>,
+    /// The derivation of the need.
+    #[serde(default)]
+    pub explanation: Vec<String>,
 }
 
 /// One thing that was looked at for the operator's peace of mind.
@@ -282,7 +285,7 @@ impl Composer {
         let mut because: Vec<String> = damaged
             .map(|pause| format!("possibly incomplete: {}", pause.reason))
             .collect();
-        because.extend(current.unwrap_or_else(|| record.demand.clone()).need.explanation);
+        let need = current.unwrap_or_else(|| record.demand.clone()).need;
         because.extend(record.course.as_ref().map(|course| course.tell(now)));
         for composition in &holds {
             let gpus: Vec<&str> = composition.gpus().map(GpuId::as_str).collect();
@@ -351,6 +354,7 @@ impl Composer {
             wanted_now,
             holds,
             because,
+            explanation: need.explanation,
         })
     }
 

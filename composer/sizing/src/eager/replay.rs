@@ -30,6 +30,13 @@ impl Graph {
         (graph, Tensor::whole(0, input))
     }
 
+    /// How many operations there are, and with how many trained weights.
+    pub fn launches(&self) -> (usize, usize) {
+        let trained = self.weights().filter(|weights| weights.gradient > 0.0);
+        let all = self.nodes.iter().filter(|node| node.out > 0.0);
+        (all.count(), trained.count())
+    }
+
     /// Weights of all its operations.
     pub fn weights(&self) -> impl Iterator<Item = Weights> + '_ {
         self.nodes.iter().filter_map(|node| node.weights)

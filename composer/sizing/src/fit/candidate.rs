@@ -104,10 +104,10 @@ impl Sketch {
             .as_ref()
             .and_then(|rates| match (memo.job(), found.division) {
                 (Job::Inference(job), Division::Inference(layout)) => {
-                    roofline::serving(memo.model(), job, layout, rates, host)
+                    roofline::serving(memo.model(), job, layout, rates, host, memo.launches())
                 }
                 (Job::Training(job), Division::Training(parallel)) => {
-                    roofline::training(memo.model(), job, &parallel, rates, host)
+                    roofline::training(memo.model(), job, &parallel, rates, host, memo.launches())
                 }
                 (Job::Inference(_) | Job::Training(_), _) => None,
             });
@@ -157,6 +157,9 @@ impl Sketch {
         estimate
             .notes
             .extend(self.speed.as_ref().and_then(Speed::warning));
+        estimate
+            .notes
+            .extend(self.speed.as_ref().and_then(Speed::range_note));
         let all = |each: Option<f64>| each.map(|each| each * f64::from(self.count));
         Ok(Candidate {
             set: GpuSet {

@@ -14,6 +14,7 @@ use crate::job::Job;
 use crate::model::Model;
 use crate::overhead::{self, Card};
 use crate::parallel::Parallel;
+use crate::roofline::Launches;
 use crate::training;
 use poolwright_model::units::Bytes;
 use std::collections::{BTreeMap, HashMap};
@@ -32,6 +33,7 @@ pub(super) struct Memo<'a> {
     known: HashMap<Option<Card>, Known>,
     estimates: HashMap<Card, HashMap<Division, Estimate>>,
     steps: training::Once,
+    launches: Option<Launches>,
 }
 
 impl<'a> Memo<'a> {
@@ -43,11 +45,16 @@ impl<'a> Memo<'a> {
             known: HashMap::new(),
             estimates: HashMap::new(),
             steps: training::Once::default(),
+            launches: Launches::of(model, job),
         }
     }
 
     pub(super) fn model(&self) -> &'a Model {
         self.model
+    }
+
+    pub(super) fn launches(&self) -> Option<Launches> {
+        self.launches
     }
 
     pub(super) fn job(&self) -> &'a Job {

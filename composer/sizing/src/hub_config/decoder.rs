@@ -1,4 +1,4 @@
-//! Reads a model part by part: what most decoders have, by the row of their kind.
+//! The usual parts of a decoder, by the row of its kind.
 //!
 //! A part has the parameters that the model's class in transformers registers; buffers, such as biases that balance
 //! experts, are none.
@@ -17,9 +17,7 @@ pub(super) struct Reader<'a> {
     pub model: Model,
 }
 
-pub(super) fn wide(number: u64) -> u128 {
-    u128::from(number)
-}
+pub(super) use crate::features::wide;
 
 /// Attention or a state in each layer, and an MLP or experts.
 pub(super) fn read(of: &mut Reader<'_>) -> Result<(), ConfigError> {
@@ -39,7 +37,7 @@ pub(super) fn read(of: &mut Reader<'_>) -> Result<(), ConfigError> {
     }
     if of.kind.single {
         of.part("norms", of.model.norm_params(), number)?;
-        // There is no MLP: what is as wide is the mixer.
+        // There is no MLP: the mixer has its width.
         of.model.ffn = of.model.linear.map_or(1, |linear| linear.value());
         return Ok(());
     }
@@ -154,18 +152,18 @@ impl<'a> Reader<'a> {
     /// As stated; one where the model has a single key and value head for all queries.
     fn kv_heads(&self, heads: u64) -> Result<u64, ConfigError> {
         let fields = self.fields;
-        let second = fields.flag("new_decoder_architecture")? == Some(true);
-        if !second && fields.flag("multi_query")?.unwrap_or(self.kind.multi_query) {
-            return Ok(1);
+        if !self.kind.multi_query {
+            let names = ["num_key_value_heads", "kv_n_heads", "multi_query_group_num"];
+            return fields.size(&names, Some(heads));
         }
-        let names = [
-            "num_key_value_heads",
-            "kv_n_heads",
-            "multi_query_group_num",
-            "num_kv_heads",
-            "n_head_kv",
-        ];
-        fields.size(&names, Some(heads))
+        match (
+            fields.flag("new_decoder_architecture")?,
+            fields.flag("multi_query")?,
+        ) {
+            (Some(true), _) => fields.size(&["num_kv_heads", "n_head_kv"], Some(heads)),
+            (_, Some(false)) => Ok(heads),
+            _ => Ok(1),
+        }
     }
 
     /// How many layers look at all tokens, at a window, and keep a state.
@@ -194,22 +192,12 @@ impl<'a> Reader<'a> {
         let Some(window) = window else {
             return Ok([full + windowed, 0, state]);
         };
-        let pattern = "sliding_window_pattern";
-        let every = match fields.text(pattern) {
-            // A letter for each layer of the pattern, the last of which is full.
-            Some(letters) => Some(letters.len() as u64),
-            None => fields.whole(&[pattern, "global_attn_every_n_layers"])?,
-        };
-        let (full, windowed) = match (self.kind.windows, windowed) {
-            (_, 1..) => (full, windowed),
-            // Listed, none of them has one.
-            (Some(_), 0) if fields.named(&layers::LISTS).is_some() && self.kind.state.is_none() => (full, 0),
-            (Some(usual), 0) => {
-                let every = every.unwrap_or(usual);
-                let whole = full.checked_div(every).unwrap_or(0);
+        let (full, windowed) = match (fields.named(&layers::LISTS), self.kind.state) {
+            (Some(_), None) => (full, windowed),
+            _ => {
+                let whole = self.without_window(full)?.min(full);
                 (whole, full - whole)
             }
-            (None, 0) => (full, 0),
         };
         if windowed > 0 {
             self.model.window = Some(window);
@@ -217,7 +205,34 @@ impl<'a> Reader<'a> {
         Ok([full, windowed, state])
     }
 
-    /// Attention in so many layers.
+    /// How many of the layers with attention look at all tokens, where no list says it.
+    fn without_window(&self, attending: u64) -> Result<u64, ConfigError> {
+        let (fields, pattern) = (self.fields, "sliding_window_pattern");
+        // Of Qwen 2 and 3, whose other layers come first.
+        if fields.flag("use_sliding_window")? == Some(true) {
+            return Ok(fields.whole(&["max_window_layers"])?.unwrap_or(0));
+        }
+        let Some(usual) = self.kind.windows else {
+            return Ok(attending);
+        };
+        if let Some(letters) = fields.text(pattern) {
+            if letters.is_empty()
+                || letters.len() > 1000
+                || !letters.chars().all(|letter| "LG".contains(letter))
+            {
+                return Err(fields.bad(
+                    pattern,
+                    "a number, or L and G for layers with a window and without",
+                ));
+            }
+            let turn = (0..attending).zip(letters.chars().cycle());
+            return Ok(turn.filter(|(_, letter)| *letter == 'G').count() as u64);
+        }
+        let every = fields.whole(&[pattern, "global_attn_every_n_layers"])?;
+        Ok(attending.checked_div(every.unwrap_or(usual)).unwrap_or(0))
+    }
+
+    /// Attention in this number of layers.
     pub fn attention(&mut self, layers: u64) -> Result<(), ConfigError> {
         self.model.anatomy.attending = layers;
         self.model.anatomy.full = layers;
@@ -270,7 +285,7 @@ impl<'a> Reader<'a> {
         Ok(Some(heads))
     }
 
-    /// An MLP or experts in each layer, and what else a layer has.
+    /// An MLP or experts in each layer, and the parts beside them.
     pub fn feed(&mut self) -> Result<(), ConfigError> {
         let number = self.model.layers;
         let experts = match self.kind.experts {
@@ -292,13 +307,13 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// A plain MLP in so many layers.
+    /// A plain MLP in this number of layers.
     pub fn plain(&mut self, layers: u64) -> Result<(), ConfigError> {
         self.model.anatomy.plain = layers;
         self.part("MLP", self.model.mlp_params(self.model.ffn), layers)
     }
 
-    /// In so many layers a router, what every token passes, and what is routed.
+    /// A router, shared experts and routed experts in this number of layers.
     pub fn mixture(&mut self, experts: Experts, each: u128, layers: u64) -> Result<(), ConfigError> {
         self.part("router", self.model.router_params(experts), layers)?;
         if let Some(formula) = &self.kind.beside_experts {
@@ -354,7 +369,7 @@ impl<'a> Reader<'a> {
         let (fields, hidden) = (self.fields, self.model.hidden);
         let stated = match (fields.named(&MLP), experts) {
             (None, Some(experts)) if plain == 0 => return Ok(experts.ffn),
-            // Without routed experts, what every token passes is the MLP.
+            // Without routed experts, the shared ones are the MLP.
             (_, None) if self.kind.experts && fields.named(&SHARED_WIDTHS).is_some() => {
                 return fields.size(&SHARED_WIDTHS, None);
             }
@@ -421,28 +436,22 @@ fn features(fields: &Fields, kind: &Kind) -> Result<Features, ConfigError> {
         }
     }
     for key in HEAD_NORMS {
-        match fields.flag(key)? {
-            Some(false) => has.head_norms = HeadNorms::None,
-            Some(true) => has.head_norms = kind.head_normed.unwrap_or(has.head_norms),
-            None => {}
-        }
-        if has.head_norms == HeadNorms::None && fields.flag(key)? == Some(true) {
-            return refuse(key, false);
+        match (fields.flag(key)?, kind.head_normed) {
+            (Some(false), Some(_)) => has.head_norms = HeadNorms::None,
+            (Some(true), Some(normed)) => has.head_norms = normed,
+            // Classes without such a field.
+            _ => {}
         }
     }
     has.mlp_biases = fields.flag("mlp_bias")?.unwrap_or(has.mlp_biases);
     has.head_bias = fields.flag("lm_head_bias")?.unwrap_or(has.head_bias);
-    has.router_biases = fields.flag("router_bias")?.unwrap_or(has.router_biases);
     if has.norms == Norms::Four && fields.flag("use_post_norm")? == Some(false) {
         has.norms = Norms::Two;
     }
-    // Falcon has a norm for each part where its keys have several heads.
-    let several =
-        fields.flag("new_decoder_architecture")? == Some(true) || fields.flag("multi_query")? == Some(false);
-    if kind.multi_query && several {
-        has.norms = Norms::Two;
+    if kind.multi_query && has.norms == Norms::Shared {
+        falcon(fields, &mut has)?;
     }
-    if let Some(gating) = fields.get("gating") {
+    if let Some(gating) = fields.get("gating").filter(|_| has.gate == Gate::Head) {
         has.gate = match (gating.as_bool(), gating.as_str()) {
             (Some(true), _) | (_, Some("per-head")) => Gate::Head,
             (_, Some("per-element")) => Gate::Element,
@@ -459,6 +468,19 @@ fn features(fields: &Fields, kind: &Kind) -> Result<Features, ConfigError> {
         };
     }
     Ok(has)
+}
+
+/// Falcon: a norm for each part where they come one after the other, or where the second architecture has no single one.
+fn falcon(fields: &Fields, has: &mut Features) -> Result<(), ConfigError> {
+    let second = fields.flag("new_decoder_architecture")? == Some(true);
+    let single = fields.whole(&["num_ln_in_parallel_attn"])? == Some(1);
+    if fields.flag("parallel_attn")? == Some(false) || (second && !single) {
+        has.norms = Norms::Two;
+    }
+    if fields.flag("bias")? == Some(true) {
+        (has.biases, has.mlp_biases) = (Biases::All, true);
+    }
+    Ok(())
 }
 
 fn latent(fields: &Fields) -> Result<Latent, ConfigError> {

@@ -1,4 +1,4 @@
-//! The values of `model_type` that are known, and what each stands for: the rows of `hw-profiles/models/kinds.toml`.
+//! The known values of `model_type`: the rows of `hw-profiles/models/kinds.toml`.
 
 use super::decoder::{self, Reader, wide};
 use super::fields::Fields;
@@ -33,7 +33,7 @@ pub(super) struct Kind {
     pub multi_query: bool,
     pub latent: bool,
     pub experts: bool,
-    /// What some layers have in place of attention.
+    /// The mixer of some layers in place of attention.
     pub state: Option<State>,
     /// Each layer has both.
     pub parallel: bool,
@@ -41,14 +41,14 @@ pub(super) struct Kind {
     pub single: bool,
     /// Every how many layers one has no window; 0: none.
     pub windows: Option<u64>,
-    /// Learned positions: so many more than the context is long.
+    /// Learned positions: their number beyond the length of the context.
     pub positions: Option<u64>,
     /// How many times as wide as the rest the MLP is where its width is not stated.
     pub ffn_times: u64,
     pub ffn: Width,
     pub embedding_norm: bool,
     pub no_last_norm: bool,
-    /// What a layer has beside, and a layer with experts.
+    /// Further parameters of a layer, and of a layer with experts.
     pub beside: Option<Formula>,
     pub beside_experts: Option<Formula>,
     /// Its class takes these where the file does not say.
@@ -58,24 +58,23 @@ pub(super) struct Kind {
     refuses: Vec<String>,
     /// Objects whose fields count as if they stood outside.
     flattened: Vec<String>,
-    /// What reads the layers where this row cannot.
+    /// The reader of layers beyond the words of this row.
     reader: Option<special::Layers>,
 }
 
-/// What the stated width of the MLP is.
+/// The meaning of the stated width of the MLP.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Width {
     #[default]
     Stated,
-    /// That of two matrices together.
+    /// The width of two matrices together.
     Half,
-    /// What it is computed from.
+    /// A figure that the width is computed from.
     Adjusted,
 }
 
-/// A sum of products of numbers and dimensions: h, the width; q and v, of all queries and of all keys; d, of a head;
-/// k, the heads of keys; f, the width of the MLP.
+/// A sum of products of numbers and dimensions: h, the width; d, of a head; k, the heads of keys; f, the width of the MLP.
 #[derive(Debug, Deserialize)]
 #[serde(try_from = "String")]
 pub(super) struct Formula(Vec<Vec<Factor>>);
@@ -253,6 +252,10 @@ impl Kind {
             _ => &[],
         };
         for (key, supported) in own.chain(general.iter().copied()) {
+            // Falcon's is counted.
+            if key == "bias" && self.multi_query {
+                continue;
+            }
             if fields.flag(key)?.is_some_and(|found| found != supported) {
                 return Err(fields.bad(key, &format!("{supported}, where parameters are counted")));
             }

@@ -197,8 +197,7 @@ pub(super) fn same(fields: &Fields, names: &[&'static str], layers: u64) -> Resu
     }
 }
 
-/// How many layers have experts: by a list of all, or those of a range, every so many of them, but for some that are
-/// listed.
+/// Layers with experts: by a list of all, or by a range with a step, without the listed exceptions.
 pub(super) fn sparse(fields: &Fields, layers: u64) -> Result<u64, ConfigError> {
     let kinds: [&[&str]; 2] = [&["dense"], &["sparse"]];
     if let Some(of) = listed_of(fields, &["mlp_layer_types"], &kinds, layers)? {
@@ -207,6 +206,9 @@ pub(super) fn sparse(fields: &Fields, layers: u64) -> Result<u64, ConfigError> {
     let frequency = "moe_layer_freq";
     if fields.get(frequency).is_some_and(|value| value.is_array()) {
         return Ok(numbered(fields, frequency, layers)?.unwrap_or(layers));
+    }
+    if let Some(listed) = indexed(fields, "moe_layers", layers)? {
+        return Ok(listed);
     }
     let first = [
         "first_k_dense_replace",
@@ -229,7 +231,11 @@ pub(super) fn sparse(fields: &Fields, layers: u64) -> Result<u64, ConfigError> {
         frequency,
     ];
     let step = fields.size(&steps, Some(1))?;
-    let offset = fields.whole(&["expert_layer_offset"])?.unwrap_or(step - 1);
+    let usual = match fields.named(&steps) {
+        Some(key) if key == frequency => 0,
+        _ => step - 1,
+    };
+    let offset = fields.whole(&["expert_layer_offset"])?.unwrap_or(usual);
     if offset >= step {
         return Err(fields.bad("expert_layer_offset", &format!("less than the period, {step}")));
     }

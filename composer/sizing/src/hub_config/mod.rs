@@ -1,8 +1,8 @@
 //! A model from the `config.json` that Hugging Face models carry.
 //!
 //! Architectures whose parameters can be counted exactly are read, part by part ([`decoder`]): each `model_type` is a row
-//! of `hw-profiles/models/kinds.toml` ([`kinds`]), with a function for what keeps a state ([`states`]) and for layers that
-//! no row describes ([`special`]). A kind that is not known is read as an estimate where its file
+//! of `hw-profiles/models/kinds.toml` ([`kinds`]), with functions for states ([`states`]) and for layers beyond the words of a
+//! row ([`special`]). An unknown kind is read with a warning where its file
 //! has all that a plain decoder has and nothing else ([`plain`]); any other, and what is no language model, is refused
 //! with the field, what it holds and what is allowed. Parameters are counted, never taken from the
 //! file. How its weights are stored is taken from it, as what they are served in unless something else is said; where

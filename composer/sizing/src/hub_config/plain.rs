@@ -53,6 +53,11 @@ const BESIDE: [&str; 17] = [
     "eps",
 ];
 
+/// Parts of names of fields that may change a model's parts, whatever else is in their names.
+const STRUCTURAL: [&str; 9] = [
+    "expert", "moe", "gate", "bias", "norm", "rank", "conv1d", "state", "mixer",
+];
+
 /// Activations that stand between a gate and what it opens for.
 const GATES: [&str; 4] = ["silu", "swish", "swiglu", "gelu_pytorch_tanh"];
 
@@ -89,9 +94,10 @@ pub(super) fn of(fields: &Fields) -> Result<&'static Kind, ConfigError> {
 
 fn is_understood(fields: &Fields, key: &str) -> bool {
     let needed = || NEEDED.iter().any(|names| names.contains(&key));
-    let beside = || BESIDE.iter().any(|part| key.contains(part));
-    let off = || fields.get(key).is_none_or(|value| value.as_bool() == Some(false));
-    key.starts_with('_') || UNDERSTOOD.contains(&key) || needed() || beside() || off()
+    let structural = STRUCTURAL.iter().any(|part| key.contains(part));
+    let beside = || !structural && (key.starts_with('_') || BESIDE.iter().any(|part| key.contains(part)));
+    let off = |value: &serde_json::Value| value.as_bool() == Some(false) || value.as_u64() == Some(0);
+    UNDERSTOOD.contains(&key) || needed() || beside() || fields.get(key).is_none_or(off)
 }
 
 fn allowed(fields: &Fields, what: &str) -> String {

@@ -1,4 +1,4 @@
-//! Layers that keep a state in place of a cache, by kind: which layers they are, and what each has.
+//! Layers with a state in place of a cache, by kind: their number and their parameters.
 
 use super::ConfigError;
 use super::decoder::{Reader, wide};
@@ -40,7 +40,7 @@ impl State {
     }
 }
 
-/// How many layers have attention where no list of all says it.
+/// Layers with attention, by the fields of their kind.
 pub(super) fn full_layers(state: State, fields: &Fields, number: u64) -> Result<u64, ConfigError> {
     let every = |key: &'static str, usual: u64| Ok(number / fields.size(&[key], Some(usual))?);
     match state {
@@ -72,7 +72,7 @@ pub(super) fn full_layers(state: State, fields: &Fields, number: u64) -> Result<
     }
 }
 
-/// What a layer keeps, and its parameters.
+/// The state of a layer, and its parameters.
 pub(super) fn read(state: State, of: &mut Reader<'_>) -> Result<(Linear, u128), ConfigError> {
     match state {
         State::Delta => delta(of),
@@ -194,7 +194,7 @@ fn convolution(of: &Reader<'_>) -> Result<(Linear, u128), ConfigError> {
     ))
 }
 
-/// What is kept for each channel alone.
+/// A state of each channel alone.
 pub(super) fn channels(mixer: Mixer, channels: u64, kernel: u64, state_bytes: u64) -> Linear {
     Linear {
         mixer,
@@ -222,13 +222,13 @@ fn recurrence(of: &Reader<'_>) -> Result<(Linear, u128), ConfigError> {
     Ok((channels(Mixer::Mamba, inner, kernel, 4), params))
 }
 
-/// What a mixer of Mamba has.
+/// A mixer of Mamba.
 pub(super) struct Mamba {
     /// Channels, each with a state.
     pub inner: u64,
     state: u64,
     kernel: u64,
-    /// Width of what the steps are made of.
+    /// Width of the steps' input.
     rank: u64,
     convolution_biased: bool,
     biased: bool,
@@ -292,7 +292,7 @@ impl Mamba {
         let [d, n, k, r] = [self.inner, self.state, self.kernel, self.rank].map(wide);
         let matrices = h * 2 * d + d * (r + 2 * n) + r * d + d * h;
         let convolution = d * k + if self.convolution_biased { d } else { 0 };
-        // The bias of the steps, decays, and what passes by.
+        // The bias of the steps, decays, and skip weights.
         let beside = d + d * n + d;
         let biases = if self.biased { 2 * d + h } else { 0 };
         let norms = if self.normed { r + 2 * n } else { 0 };
@@ -307,7 +307,7 @@ impl Mamba {
     }
 }
 
-/// What a mixer of Mamba-2 has.
+/// A mixer of Mamba-2.
 pub(super) struct Mamba2 {
     pub heads: u64,
     pub width: u64,
@@ -329,7 +329,7 @@ impl Mamba2 {
         let made = 2 * d + keys + heads;
         let convolution = (d + keys) * (k + if self.convolution_biased { 1 } else { 0 });
         let biases = if self.biased.0 { made } else { 0 } + if self.biased.1 { h } else { 0 };
-        // Decays, biases of the steps, and what passes by.
+        // Decays, biases of the steps, and skip weights.
         h * made + d * h + convolution + 3 * heads + if self.normed { d } else { 0 } + biases
     }
 

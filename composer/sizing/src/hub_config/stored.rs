@@ -118,7 +118,9 @@ fn by_layer(fields: &Fields) -> Result<BTreeMap<&'static str, Rule>, ConfigError
         return Ok(rules);
     };
     for name in layers.names() {
-        let layer = layers.inner(name)?.unwrap_or(fields.or(&[]));
+        let Some(layer) = layers.inner(name)? else {
+            return Err(layers.bad(name, "an object with quant_algo"));
+        };
         let (known, format) = match layer.text("quant_algo").as_deref() {
             Some("FP8") => ("FP8", WeightFormat::Fp8),
             Some("NVFP4" | "W4A16_NVFP4") => ("NVFP4", WeightFormat::Nvfp4),

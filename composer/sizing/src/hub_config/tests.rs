@@ -2,6 +2,7 @@ use super::*;
 use counted::COUNTED;
 
 mod counted;
+mod fields;
 mod mixed;
 mod mutated;
 mod plain;

@@ -6,7 +6,7 @@
 
 use super::{CACHE, Layout, cached_layers, engine};
 use crate::constants::{Batch, Engine, Profiled};
-use crate::estimate::{Estimate, Term, WARNING, grouped};
+use crate::estimate::{Estimate, Term, WARNING, grouped, whole};
 use crate::job::Inference;
 use crate::model::Model;
 use crate::overhead::Card;
@@ -92,21 +92,22 @@ pub(super) fn activations(
     Some(Term::new(name, bytes, bound / bytes, formula))
 }
 
-/// What a compressed cache keeps of tokens before they are an entry: a server sets as much aside for each request as the
-/// tokens of a batch may take.
+pub(super) const PARTIAL: &str = "partial entries of the cache";
+
+/// Tokens of a compressed cache before they are an entry: for each request a server reserves the memory of a batch.
 pub(super) fn partial_states(model: &Model, job: &Inference, engine: &Engine, card: Card) -> Option<Term> {
     let profiled = engine.profiled.as_ref().filter(|_| model.anatomy.partial > 0)?;
     let tokens = batch(job, profiled, card).tokens + model.window.unwrap_or(0);
     let tokens = tokens.min(job.prompt_tokens + job.generated_tokens);
     let each = model.anatomy.partial;
-    let bytes = (each * tokens * job.concurrency) as f64;
+    let bytes = each as f64 * tokens as f64 * job.concurrency as f64;
     let formula = format!(
         "{} B x {} tokens of a batch x {} requests",
         grouped(each),
         grouped(tokens),
         job.concurrency
     );
-    Some(Term::new("partial entries of the cache", bytes, 1.0, formula))
+    Some(Term::new(PARTIAL, bytes, 1.0, formula))
 }
 
 /// Graphs that are captured for decoding.
@@ -118,10 +119,28 @@ pub(super) fn graphs(job: &Inference, engine: &Engine) -> Option<Term> {
 /// Memory outside a server's share: the context, older than its count, and graphs, later than it unless it counts them.
 fn is_outside(engine: &Engine, term: &Term) -> bool {
     match term.name.as_str() {
-        "context" => true,
+        "context" | LEFT_FREE => true,
         "graphs" => engine.shares_graphs.is_none(),
         _ => false,
     }
+}
+
+/// Memory of a GPU beyond a server's share.
+pub(super) const LEFT_FREE: &str = "left free";
+
+/// Enough for a share that holds everything inside, less the memory outside it anyway.
+pub(super) fn left_free(terms: &[Term], job: &Inference, engine: &Engine) -> Option<Term> {
+    let share = job.gpu_memory_utilization?;
+    let (outside, inside): (Vec<&Term>, Vec<&Term>) = terms.iter().partition(|term| is_outside(engine, term));
+    let [outside, inside] = [outside, inside].map(|of| of.iter().map(|term| term.safe.0).sum::<u64>() as f64);
+    let free = inside / share - inside - outside;
+    (free > 0.0).then(|| Term {
+        name: LEFT_FREE.to_owned(),
+        point: Bytes(0),
+        safe: whole(free),
+        estimate: false,
+        formula: format!("{} takes {share} of a GPU at most", engine.name),
+    })
 }
 
 /// The size of a server's cache in tokens, in its share of a GPU of this memory: the middle estimate of the number in its
@@ -172,6 +191,12 @@ pub fn share_advice(
         })
     };
     let name = &engine.name;
+    if let Some(asked) = job.gpu_memory_utilization.filter(|asked| *asked != usual) {
+        let room = room(asked);
+        return Some(format!(
+            "start {name} with {option} {asked}{room}; {share:.2} is enough"
+        ));
+    }
     Some(match share > usual {
         true => format!(
             "start {name} with {option} {share:.2} or more{}: by default it takes {usual} of a GPU",

@@ -33,6 +33,9 @@ pub struct Inference {
     pub max_num_seqs: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_num_batched_tokens: Option<u64>,
+    /// The share of a GPU that a server is started with: sets are those in which that is enough. None: as much as it needs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gpu_memory_utilization: Option<f64>,
     /// Prompts that begin alike share their cache, for which a server keeps each state of a hybrid twice.
     #[serde(default, skip_serializing_if = "is_default")]
     pub prefix_caching: bool,
@@ -63,6 +66,14 @@ impl Inference {
         if self.enforce_eager && engine.graphs.is_none() {
             return Err(not_of(engine, "enforce_eager", true));
         }
+        if let Some(share) = self.gpu_memory_utilization {
+            if engine.share_option.is_none() {
+                return Err(not_of(engine, "gpu_memory_utilization", share));
+            }
+            if !(0.05..=1.0).contains(&share) {
+                return Err(SizingError::bad("gpu_memory_utilization", share, "0.05 to 1"));
+            }
+        }
         if self.prefix_caching && engine.page_tokens.is_none() {
             return Err(not_of(engine, "prefix_caching", true));
         }
@@ -77,6 +88,15 @@ impl Inference {
             }
             _ => Ok(()),
         }
+    }
+
+    /// With a chosen engine, started with its defaults.
+    pub(crate) fn choose(&mut self, engine: &str) {
+        let known = Constants::builtin().serving.engine(engine);
+        let starts_by_itself = known.filter(|engine| engine.share_option.is_some());
+        let usual = starts_by_itself.and_then(|engine| engine.utilization.as_ref());
+        self.gpu_memory_utilization = self.gpu_memory_utilization.or(usual.map(|usual| usual.value));
+        self.engine = engine.to_owned();
     }
 
     /// The engine takes the format of its cache from the model's file.
@@ -119,6 +139,7 @@ impl Default for Inference {
             engine: Constants::builtin().serving.default.clone(),
             max_num_seqs: None,
             max_num_batched_tokens: None,
+            gpu_memory_utilization: None,
             prefix_caching: false,
             enforce_eager: false,
             framework_version: None,

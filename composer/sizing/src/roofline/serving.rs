@@ -1,12 +1,18 @@
 //! Serving: prompts are bound by compute, generation mostly by reading weights and cache.
 
-use super::{Links, Parts, Rates, Speed, Work};
+use super::{Launches, Links, Parts, Rates, Speed, Work};
 use crate::constants::{Constants, Scope};
 use crate::inference::Layout;
 use crate::job::{Inference, WeightFormat};
 use crate::model::Model;
 
-pub(super) fn speed(model: &Model, job: &Inference, layout: Layout, rates: &Rates, host_gpus: u32) -> Speed {
+pub(super) fn speed(
+    model: &Model,
+    job: &Inference,
+    layout: Layout,
+    (rates, host_gpus): (&Rates, u32),
+    launches: Launches,
+) -> Speed {
     let links = rates.links(host_gpus);
     let round = Round {
         model,
@@ -17,12 +23,12 @@ pub(super) fn speed(model: &Model, job: &Inference, layout: Layout, rates: &Rate
         stages: layout.pipeline as f64,
     };
     let (requests, gpus) = (job.concurrency as f64, layout.gpus() as f64);
-    let prompt = round.prompt();
+    let prompt = round.prompt().launched(launches);
     if job.generated_tokens == 0 {
         let tokens = requests * job.prompt_tokens.max(1) as f64;
         return prompt.speed(tokens / gpus / prompt.sum());
     }
-    let token = round.token();
+    let token = round.token().launched(launches);
     let all = prompt.sum() + job.generated_tokens as f64 * token.sum();
     token.speed(requests * job.generated_tokens as f64 / gpus / all)
 }
@@ -47,7 +53,7 @@ impl Round<'_> {
             compute: operations / self.tensor / self.stages / self.operations_per_s(),
             memory: 0.0,
             communication: self.exchanges(tokens, batches),
-            idle: 0.0,
+            ..Parts::default()
         }
         .waiting((self.stages - 1.0) / batches)
     }
@@ -69,7 +75,7 @@ impl Round<'_> {
             // Reading goes on while computing; the longer of the two is what it takes.
             memory: (memory - compute).max(0.0),
             communication: self.exchanges(requests, batches),
-            idle: 0.0,
+            ..Parts::default()
         }
         // With fewer requests than stages some stages stand still.
         .waiting((self.stages - batches) / batches)
@@ -138,6 +144,14 @@ impl Round<'_> {
 }
 
 impl Parts {
+    /// With what the host takes longer to start all operations than the GPUs to run them.
+    fn launched(self, launches: Launches) -> Parts {
+        Parts {
+            launch: (launches.forward - self.compute - self.memory).max(0.0),
+            ..self
+        }
+    }
+
     /// With this share of its work spent waiting beside it.
     fn waiting(self, share: f64) -> Parts {
         Parts {

@@ -1,6 +1,6 @@
 //! A training step.
 
-use super::{Parts, Rates, Shares, Speed, Work};
+use super::{Launches, Parts, Rates, Shares, Speed, Work};
 use crate::constants::Constants;
 use crate::job::{Method, Offload, Precision, Recompute, Sharding, Training};
 use crate::model::Model;
@@ -17,7 +17,13 @@ struct Step<'a> {
     layers: f64,
 }
 
-pub(super) fn speed(model: &Model, job: &Training, ways: &Parallel, rates: &Rates, host_gpus: u32) -> Speed {
+pub(super) fn speed(
+    model: &Model,
+    job: &Training,
+    ways: &Parallel,
+    (rates, host_gpus): (&Rates, u32),
+    launches: Launches,
+) -> Speed {
     let sequence_tokens = job.micro_batch as f64 * job.seq_len as f64;
     let step = Step {
         model,
@@ -28,7 +34,12 @@ pub(super) fn speed(model: &Model, job: &Training, ways: &Parallel, rates: &Rate
     };
     let micro_batches = job.accumulation as f64;
     let compute = micro_batches * step.operations() / step.operations_per_s(rates);
-    let memory = (micro_batches * step.activation_traffic() + step.state_traffic()) / rates.memory();
+    let passing = micro_batches * step.activation_traffic() / rates.memory();
+    let updating = step.state_traffic() / rates.memory();
+    let memory = passing + updating;
+    // The optimizer's kernels are large: what they take is not hidden behind the start of the others.
+    let waiting = micro_batches * step.started(launches) - compute - passing;
+    let launch = waiting.max(0.0) + (step.of_stage(launches.step) - updating).max(0.0);
     let links = rates.links(host_gpus);
     let shown = micro_batches * (step.tensor(&links) + step.experts(&links) + step.stages(&links));
     let beside = step.data(&links) + micro_batches * step.context(&links) + step.offloaded() / rates.host();
@@ -44,6 +55,7 @@ pub(super) fn speed(model: &Model, job: &Training, ways: &Parallel, rates: &Rate
         memory,
         communication,
         idle: ((1.0 + bubble) * uneven - 1.0) * (compute + memory + shown),
+        launch,
     };
     let tokens = ways.data as f64 * micro_batches * sequence_tokens;
     parts.speed(tokens / ways.gpus() as f64 / parts.sum())
@@ -65,6 +77,19 @@ impl Step<'_> {
             Recompute::OpSac => 0.5,
         };
         1.0 + backward + again
+    }
+
+    /// Seconds in which the operations of a micro-batch are started on one GPU.
+    fn started(&self, launches: Launches) -> f64 {
+        let again = match self.job.recompute {
+            Recompute::Full => launches.forward,
+            _ => 0.0,
+        };
+        self.of_stage(launches.forward + launches.backward + again)
+    }
+
+    fn of_stage(&self, all: f64) -> f64 {
+        all / self.ways.pipeline as f64
     }
 
     /// Of one GPU in a micro-batch.

@@ -69,7 +69,10 @@ fn jobs() -> impl Strategy<Value = Job> {
 }
 
 fn models() -> impl Strategy<Value = Model> {
-    let models = Catalogue::builtin().all().iter().filter(|m| m.latent.is_none());
+    let models = Catalogue::builtin()
+        .all()
+        .into_iter()
+        .filter(|m| m.latent.is_none());
     select(models.cloned().collect::<Vec<_>>())
 }
 

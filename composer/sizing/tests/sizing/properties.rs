@@ -12,7 +12,13 @@ use proptest::prelude::*;
 use proptest::sample::select;
 
 fn any_model() -> impl Strategy<Value = Model> {
-    select(Catalogue::builtin().all().to_vec())
+    select(
+        Catalogue::builtin()
+            .all()
+            .into_iter()
+            .cloned()
+            .collect::<Vec<Model>>(),
+    )
 }
 
 fn step() -> impl Strategy<Value = Training> {
@@ -155,6 +161,7 @@ fn serving() -> impl Strategy<Value = Inference> {
                 prompt_logits,
                 max_num_seqs: None,
                 max_num_batched_tokens: None,
+                gpu_memory_utilization: None,
                 prefix_caching: false,
                 enforce_eager: false,
                 engine: engine.to_owned(),

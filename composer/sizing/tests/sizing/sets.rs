@@ -4,7 +4,7 @@ use poolwright_model::profile::Profiles;
 use poolwright_model::units::Bytes;
 use poolwright_sizing::fit::{Division, fit};
 use poolwright_sizing::job::{Inference, WeightFormat};
-use poolwright_sizing::{Catalogue, Fit, Job, Limits, Model, Need, Offer, Task};
+use poolwright_sizing::{Catalogue, Fit, Job, Limits, Model, Need, Offer, Task, settings};
 
 fn model(name: &str) -> Model {
     Catalogue::builtin().resolve(name).unwrap()
@@ -301,4 +301,38 @@ fn what_a_gpu_does_not_compute_is_said_beside_its_set() {
     ] {
         assert_eq!(note(weights, kind), None, "{kind}");
     }
+}
+
+/// Sets for an engine that somebody chose start with its default share of a GPU; else the answer says which they need.
+#[test]
+fn sets_for_a_chosen_engine_start_by_themselves() {
+    let model = model("Qwen2.5-32B");
+    let found = |job: &Job| fit(&model, job, &everything(), slots(8)).unwrap().candidates;
+    let starts = |found: &[poolwright_sizing::fit::Candidate]| {
+        let advice = found.iter().filter_map(|candidate| candidate.advice.as_deref());
+        let (more, enough): (Vec<&str>, Vec<&str>) = advice.partition(|text| text.contains("or more"));
+        (more.len(), enough.len())
+    };
+    let usual = Job::of(Task::Infer);
+    let (more, _) = starts(&found(&usual));
+    assert!(more > 0);
+    let mut chosen = usual.clone();
+    settings::set(&mut chosen, "engine", "vllm-0.11").unwrap();
+    let (more, enough) = starts(&found(&chosen));
+    assert!(more == 0 && enough > 10, "{more} {enough}");
+    settings::set(&mut chosen, "gpu_memory_utilization", "0.98").unwrap();
+    let free = |candidate: &poolwright_sizing::fit::Candidate| candidate.free;
+    assert!(
+        found(&chosen)
+            .iter()
+            .all(|candidate| free(candidate) < candidate.memory)
+    );
+    let refused = settings::set(&mut chosen, "gpu_memory_utilization", "1.2")
+        .and_then(|()| fit(&model, &chosen, &everything(), slots(8)).map(|_| ()));
+    assert!(
+        refused
+            .unwrap_err()
+            .to_string()
+            .contains("gpu_memory_utilization is 1.2; allowed: 0.05 to 1")
+    );
 }

@@ -3,8 +3,8 @@
 use poolwright_model::profile::Profiles;
 use poolwright_sizing::inference::Layout;
 use poolwright_sizing::job::{Method, Recompute, Sharding};
-use poolwright_sizing::roofline::{self, Rates};
-use poolwright_sizing::{Catalogue, Inference, Parallel, Training};
+use poolwright_sizing::roofline::{self, Launches, Rates};
+use poolwright_sizing::{Catalogue, Inference, Job, Parallel, Training};
 
 fn rates(kind: &str) -> Rates {
     Rates::of(Profiles::builtin().by_name(kind).unwrap()).unwrap()
@@ -80,7 +80,7 @@ fn training_is_near_published_speeds() {
     ];
     for (name, kind, parallel, job, published) in cases {
         let model = Catalogue::builtin().resolve(name).unwrap();
-        let speed = roofline::training(&model, &job, &parallel, &rates(kind), 8).unwrap();
+        let speed = roofline::training(&model, &job, &parallel, &rates(kind), 8, None).unwrap();
         let ratio = speed.tokens_per_s_per_gpu / published;
         assert!(
             (0.67..=1.33).contains(&ratio),
@@ -94,7 +94,7 @@ fn a_slower_link_more_stages_and_more_hosts_are_slower() {
     let model = Catalogue::builtin().resolve("Llama-3.1-8B").unwrap();
     let job = step(4096, 1, 8, Recompute::Full);
     let speed = |kind: &str, parallel: Parallel, host| {
-        let speed = roofline::training(&model, &job, &parallel, &rates(kind), host).unwrap();
+        let speed = roofline::training(&model, &job, &parallel, &rates(kind), host, None).unwrap();
         assert!((0.0..1.0).contains(&speed.communication_share), "{speed:?}");
         speed.tokens_per_s_per_gpu
     };
@@ -123,7 +123,7 @@ fn a_slower_link_more_stages_and_more_hosts_are_slower() {
 fn generation_is_bound_by_memory_and_prompts_by_compute() {
     let model = Catalogue::builtin().resolve("Llama-3.1-8B").unwrap();
     let speed = |job: &Inference, layout| {
-        roofline::serving(&model, job, layout, &rates("h100-sxm5-80gb"), 8).unwrap()
+        roofline::serving(&model, job, layout, &rates("h100-sxm5-80gb"), 8, None).unwrap()
     };
     let one = Inference {
         concurrency: 1,
@@ -144,4 +144,55 @@ fn generation_is_bound_by_memory_and_prompts_by_compute() {
         ..one
     };
     assert!(speed(&many, Layout::SINGLE).tokens_per_s_per_gpu > 8.0 * generating.tokens_per_s_per_gpu);
+}
+
+/// Small batches on one H200 (torch 2.11, transformers 5.17), in tokens a second: they wait for the host.
+#[test]
+fn small_batches_wait_for_the_host() {
+    let h200 = rates("h200-sxm-141gb");
+    let catalogue = Catalogue::builtin();
+    for (name, requests, prompt_tokens, measured) in [
+        ("Llama-3.1-8B", 8, 2048, 370.4),
+        ("Llama-3.2-1B", 16, 2048, 1266.0),
+        ("Qwen3-14B", 8, 2048, 151.0),
+        ("Qwen3-8B", 16, 1024, 285.0),
+        ("Gemma-2-9B", 2, 8000, 41.0),
+        ("LFM2-1.2B", 4, 2048, 297.0),
+    ] {
+        let model = catalogue.resolve(name).unwrap();
+        let job = Inference {
+            engine: "pytorch".into(),
+            concurrency: requests,
+            prompt_tokens,
+            generated_tokens: 128,
+            ..Inference::default()
+        };
+        let launches = Launches::of(&model, &Job::Inference(job.clone()));
+        let speed = roofline::serving(&model, &job, Layout::SINGLE, &h200, 8, launches).unwrap();
+        assert_eq!(speed.bound_by, roofline::Bound::Launches, "{name}");
+        let [slow, fast] = speed.range.unwrap();
+        let found = |bound: f64| bound / speed.tokens_per_s_per_gpu * requests as f64 / speed.step_s;
+        println!("{name}: {measured}, {:.0} to {:.0}", found(slow), found(fast));
+        assert!((found(slow)..=found(fast)).contains(&measured), "{name}");
+    }
+    for (name, seq_len, step_s) in [
+        ("Llama-3.2-1B", 512, 0.0498),
+        ("Llama-3.2-3B", 512, 0.1044),
+        ("Phi-3-mini", 1024, 0.1038),
+    ] {
+        let model = catalogue.resolve(name).unwrap();
+        let job = Training {
+            sharding: Sharding::None,
+            ..step(seq_len, 1, 1, Recompute::None)
+        };
+        let launches = Launches::of(&model, &Job::Training(job.clone()));
+        let speed = roofline::training(&model, &job, &Parallel::SINGLE, &h200, 8, launches).unwrap();
+        let [slow, fast] = speed.range.unwrap();
+        let measured = seq_len as f64 / step_s;
+        println!("{name}: {measured:.0}, {slow:.0} to {fast:.0}");
+        assert!((slow..=fast).contains(&measured), "{name}");
+    }
+    // A server captures its operations in graphs.
+    let model = catalogue.resolve("Llama-3.1-8B").unwrap();
+    assert_eq!(Launches::of(&model, &Job::Inference(Inference::default())), None);
 }

@@ -45,6 +45,7 @@ pub(super) fn longcat(of: &mut Reader<'_>) -> Result<(), ConfigError> {
         ffn: fields.size(&["expert_ffn_hidden_size", "moe_intermediate_size"], None)?,
         shared_ffn: 0,
     };
+    of.model.features.router_biases = fields.flag("router_bias")? == Some(true);
     let routed = Experts {
         count: experts.count + idle,
         ..experts
@@ -61,7 +62,7 @@ pub(super) fn mimo(of: &mut Reader<'_>) -> Result<(), ConfigError> {
     let full = match layers::listed_of(fields, &layers::LISTS, &kinds, number)? {
         Some(numbers) => numbers[0],
         None => match layers::numbered(fields, "hybrid_layer_pattern", number)? {
-            // There, what has a window is numbered 1.
+            // There, layers with a window are numbered 1.
             Some(windowed) => number - windowed,
             None => 1 + number / 6,
         },

@@ -7,14 +7,14 @@ use crate::hub_config::fields::Fields;
 use crate::hub_config::{ConfigError, layers};
 use crate::model::Experts;
 
-/// Which layers have a window; of which the last so many take the cache of earlier ones.
+/// Layers with a window, and the number of layers at the end with the cache of earlier ones.
 struct Plan {
     windowed: Vec<bool>,
     shared: usize,
 }
 
 impl Plan {
-    /// One in so many is full where no list says it.
+    /// Without a list, each layer of this number is full.
     fn read(fields: &Fields, number: u64, every: u64) -> Result<Plan, ConfigError> {
         let kinds = [layers::FULL, layers::WINDOWED];
         let windowed: Vec<bool> = match layers::listed(fields, &layers::LISTS, &kinds)? {
@@ -81,7 +81,7 @@ fn attention(of: &mut Reader<'_>, plan: &Plan, full: Heads, windowed: Heads) -> 
     Ok(())
 }
 
-/// Embeddings of each layer: the table, what makes of it and the tokens one input for each layer, and what adds it.
+/// Embeddings of each layer: the table, the matrices that make an input of it, and the matrix that adds it.
 fn of_each_layer(of: &mut Reader<'_>) -> Result<(), ConfigError> {
     let fields = of.fields;
     let key = "hidden_size_per_layer_input";

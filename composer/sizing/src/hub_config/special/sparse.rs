@@ -10,7 +10,7 @@ use crate::hub_config::{ConfigError, layers};
 const SPARSE_RATE: u64 = 4;
 const HEAVY_RATE: u64 = 128;
 
-/// What the parts of DeepSeek V4's attention are made of.
+/// Dimensions of DeepSeek V4's attention.
 struct Compressed {
     heavy: u64,
     sparse: u64,
@@ -58,7 +58,7 @@ fn compressed(fields: &Fields, number: u64) -> Result<Compressed, ConfigError> {
     })
 }
 
-/// By the list, or by the rates of each layer, of which those after the last layer are of what guesses ahead.
+/// By the list, or by the rates of each layer; rates after the last layer belong to layers for speculative decoding.
 fn compressed_layers(fields: &Fields, number: u64) -> Result<(u64, u64), ConfigError> {
     let kinds: [&[&str]; 3] = [
         &["heavily_compressed_attention"],

@@ -17,8 +17,11 @@ const BEFORE: [&str; 6] = [
     "",
 ];
 
+/// Parts of names of modules of a layer.
+const OWN: [&str; 5] = ["layers", "proj", "attn", "mlp", "expert"];
+
 /// Parts of names of modules that are beside a model's quantised matrices.
-const BESIDE: [&str; 14] = [
+const BESIDE: [&str; 18] = [
     "head",
     "embed",
     "norm",
@@ -33,6 +36,10 @@ const BESIDE: [&str; 14] = [
     "projector",
     "merger",
     "eh_proj",
+    "in_proj_a",
+    "in_proj_b",
+    "a_log",
+    "dt_bias",
 ];
 
 /// Limits: bytes of a compiled expression, expressions for single layers, for all alike, and names with a `*` of one layer.
@@ -124,6 +131,7 @@ impl Patterns {
         };
         let lower = name.to_ascii_lowercase();
         let is_own = name.starts_with("re:") || of_language(name.trim_matches('.')).is_some();
+        let is_own = is_own && OWN.iter().any(|part| lower.contains(part));
         if self.first.is_none() && is_own && !BESIDE.iter().any(|part| lower.contains(part)) {
             self.first = Some((key.to_owned(), name.to_owned()));
         }
@@ -194,7 +202,7 @@ impl Patterns {
             Some((key, name)) if !self.is_found.get() => Err(ConfigError::BadValue {
                 key: key.clone(),
                 found: format!("{:?}", name.chars().take(60).collect::<String>()),
-                allowed: "names of modules, at least one of which is in a layer of this model".into(),
+                allowed: "names of modules that this model has; none of this list is one of a layer".into(),
             }),
             _ => Ok(()),
         }

@@ -59,6 +59,14 @@ fn what_a_plain_decoder_does_not_have_is_refused_by_name() {
             "num_experts is 64; allowed: none: of the kind \"ours\"",
         ),
         (r#""use_qk_norm": true"#, "use_qk_norm is true; allowed: none"),
+        (
+            r#""attn_output_gate": true"#,
+            "attn_output_gate is true; allowed: none",
+        ),
+        (
+            r#""rope_num_experts": 64"#,
+            "rope_num_experts is 64; allowed: none",
+        ),
         (r#""kv_lora_rank": 512"#, "kv_lora_rank is 512; allowed: none"),
         (r#""mlp_bias": true"#, "mlp_bias is true; allowed: none"),
         (

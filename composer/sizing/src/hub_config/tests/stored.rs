@@ -33,7 +33,7 @@ fn modules_that_stay_in_16_bits() {
         ("", 0.0),
         (r#", "modules_to_not_convert": null"#, 0.0),
         (
-            r#", "modules_to_not_convert": ["lm_head", "model.visual.blocks", "gate"]"#,
+            r#", "modules_to_not_convert": ["lm_head", "model.visual.blocks", "gate", "model.layers.0.linear_attn.in_proj_ba"]"#,
             0.0,
         ),
         (r#", "modules_to_not_convert": ["self_attn"]"#, attention),
@@ -204,11 +204,11 @@ fn quantisation_that_contradicts_itself() {
         ),
         (
             r#""quant_method": "compressed-tensors", "config_groups": {"a": {"targets": ["nothing"], "weights": {"num_bits": 8, "type": "float"}}}"#,
-            "targets is \"nothing\"; allowed: names of modules, at least one of which is in a layer of this model",
+            "allowed: modules that leave a matrix of the model",
         ),
         (
             r#""quant_method": "fp8", "ignore": ["lm_head", "model.layers.3.self_atn"]"#,
-            "ignore is \"model.layers.3.self_atn\"; allowed: names of modules, at least one of which",
+            "ignore is \"model.layers.3.self_atn\"; allowed: names of modules that this model has",
         ),
         (
             r#""quant_method": "modelopt", "quant_algo": "MIXED_PRECISION", "quantized_layers": {"model.layers.0.mlp.up_proj": {"quant_algo": "INT4"}}"#,
