@@ -28,13 +28,13 @@ async fn a_config_of_a_model_hub_is_a_model() {
         .refused(2, &["config.json"]);
     // Of a kind that is not known, but like a plain decoder.
     let mut unknown = config;
-    unknown["model_type"] = json!("somebodys");
+    unknown["model_type"] = json!("unlisted");
     unknown["rms_norm_eps"] = json!(1e-5);
     std::fs::write(&file, unknown.to_string()).unwrap();
     for more in ["", " --rule liqid"] {
         run(&format!("size {}{more}", file.display()))
             .await
-            .expect(8, &["warning: its config.json is of a kind", "somebodys"]);
+            .expect(8, &["warning: its config.json is of a kind", "unlisted"]);
     }
 }
 

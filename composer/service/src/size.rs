@@ -319,11 +319,7 @@ pub fn fits_nowhere(fit: &Fit) -> ServiceError {
 
 /// What takes less memory, among what is possible with such a task.
 fn what_helps(fit: &Fit) -> String {
-    // Weights are in what was asked for, or in what they are published in.
-    let whole = [WeightFormat::Fp32, WeightFormat::Bf16].iter().any(|format| {
-        let format = format!("{} {format}", fit.task);
-        fit.label.contains(&format)
-    });
+    let whole = matches!(fit.weights, Some(WeightFormat::Fp32 | WeightFormat::Bf16));
     let smaller = match (fit.task, whole) {
         (Task::Infer, true) => {
             "smaller weights (--weights fp8 or int4), fewer requests at once (--concurrency), of vLLM a larger share of a GPU \

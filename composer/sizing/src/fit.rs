@@ -25,7 +25,7 @@ pub use widths::Widths;
 use crate::calibration::{CALIBRATED, Calibration};
 use crate::error::SizingError;
 use crate::inference::Layout;
-use crate::job::Job;
+use crate::job::{Job, WeightFormat};
 use crate::model::Model;
 use crate::need::{Need, Task};
 use crate::parallel::Parallel;
@@ -136,6 +136,8 @@ impl fmt::Display for Division {
 pub struct Fit {
     pub label: String,
     pub task: Task,
+    /// The format of served weights.
+    pub weights: Option<WeightFormat>,
     pub spannable: bool,
     pub candidates: Vec<Candidate>,
     pub rejections: Vec<Rejection>,
@@ -232,6 +234,10 @@ pub fn fit_calibrated(
     Ok(Fit {
         label: format!("{} {}", model.name, job.summary()),
         task: job.task(),
+        weights: match job {
+            Job::Inference(job) => Some(job.weights),
+            Job::Training(_) => None,
+        },
         spannable: limits.spannable,
         candidates: best,
         rejections,

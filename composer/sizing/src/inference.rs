@@ -20,6 +20,7 @@ use crate::overhead::{self, Card, Maker};
 use crate::parallel::Parallel;
 use poolwright_model::units::Bytes;
 use serde::{Deserialize, Serialize};
+pub(crate) use server::within_share;
 pub use server::{cache_tokens, share_advice};
 
 const CACHE: &str = "key/value cache";
@@ -66,7 +67,6 @@ pub fn estimate(
     terms.extend(server::graphs(job, engine));
     terms.push(overhead::context(card, &job.software()));
     terms.extend(overhead::kernels(card, &job.software()));
-    terms.extend(server::left_free(&terms, job, engine));
 
     let mut notes: Vec<String> = model.assumptions().chain(vision_note(model)).collect();
     let tokens = job.prompt_tokens + job.generated_tokens;

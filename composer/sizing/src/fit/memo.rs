@@ -76,7 +76,8 @@ impl<'a> Memo<'a> {
         match (self.job, division) {
             (Job::Inference(job), Division::Inference(layout)) => {
                 let estimate = inference::estimate(self.model, job, layout, card)?;
-                Ok(self.calibration.serving(estimate, &job.engine, layout.gpus()))
+                let estimate = self.calibration.serving(estimate, &job.engine, layout.gpus());
+                Ok(inference::within_share(estimate, job))
             }
             (Job::Training(job), Division::Training(parallel)) => {
                 let estimate = training::estimate_once(self.model, job, &parallel, card, &self.steps)?;

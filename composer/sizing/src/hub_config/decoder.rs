@@ -7,6 +7,7 @@ use super::fields::Fields;
 use super::kinds::{Kind, Width};
 use super::{CONTEXT, COUNTS, ConfigError, HEADS, HIDDEN, MLP, VOCAB, layers, states};
 use crate::anatomy::Counted;
+pub(super) use crate::features::wide;
 use crate::features::{Biases, Features, Gate, HeadNorms, Mlp, Norms};
 use crate::model::{Experts, Latent, Model};
 
@@ -16,8 +17,6 @@ pub(super) struct Reader<'a> {
     pub kind: &'a Kind,
     pub model: Model,
 }
-
-pub(super) use crate::features::wide;
 
 /// Attention or a state in each layer, and an MLP or experts.
 pub(super) fn read(of: &mut Reader<'_>) -> Result<(), ConfigError> {
@@ -192,9 +191,10 @@ impl<'a> Reader<'a> {
         let Some(window) = window else {
             return Ok([full + windowed, 0, state]);
         };
-        let (full, windowed) = match (fields.named(&layers::LISTS), self.kind.state) {
-            (Some(_), None) => (full, windowed),
-            _ => {
+        let listed = fields.named(&layers::LISTS).is_some();
+        let (full, windowed) = match listed && (self.kind.state.is_none() || windowed > 0) {
+            true => (full, windowed),
+            false => {
                 let whole = self.without_window(full)?.min(full);
                 (whole, full - whole)
             }

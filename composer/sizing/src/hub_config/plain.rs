@@ -1,5 +1,5 @@
 //! Models of a kind that is not known, whose file has all that a plain decoder has, and nothing else that could change
-//! what it consists of: read as Llama is, with a warning.
+//! its parts: read as Llama is, with a warning.
 
 use super::ConfigError;
 use super::fields::Fields;
@@ -53,7 +53,7 @@ const BESIDE: [&str; 17] = [
     "eps",
 ];
 
-/// Parts of names of fields that may change a model's parts, whatever else is in their names.
+/// Parts of names of fields that may change a model's parts, with any other word beside them.
 const STRUCTURAL: [&str; 9] = [
     "expert", "moe", "gate", "bias", "norm", "rank", "conv1d", "state", "mixer",
 ];

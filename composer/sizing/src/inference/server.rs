@@ -128,19 +128,26 @@ fn is_outside(engine: &Engine, term: &Term) -> bool {
 /// Memory of a GPU beyond a server's share.
 pub(super) const LEFT_FREE: &str = "left free";
 
-/// Enough for a share that holds everything inside, less the memory outside it anyway.
-pub(super) fn left_free(terms: &[Term], job: &Inference, engine: &Engine) -> Option<Term> {
-    let share = job.gpu_memory_utilization?;
-    let (outside, inside): (Vec<&Term>, Vec<&Term>) = terms.iter().partition(|term| is_outside(engine, term));
-    let [outside, inside] = [outside, inside].map(|of| of.iter().map(|term| term.safe.0).sum::<u64>() as f64);
-    let free = inside / share - inside - outside;
-    (free > 0.0).then(|| Term {
-        name: LEFT_FREE.to_owned(),
-        point: Bytes(0),
-        safe: whole(free),
-        estimate: false,
-        formula: format!("{} takes {share} of a GPU at most", engine.name),
-    })
+/// With the memory that a server leaves free, so that its share holds everything inside.
+pub(crate) fn within_share(mut estimate: Estimate, job: &Inference) -> Estimate {
+    let (Some(share), Ok(engine)) = (job.gpu_memory_utilization, engine(job)) else {
+        return estimate;
+    };
+    let outside = estimate.terms.iter().filter(|term| is_outside(engine, term));
+    let outside: Bytes = outside.map(|term| term.safe).sum();
+    let inside = estimate.safe.saturating_sub(outside).0 as f64;
+    let free = whole(inside / share - estimate.safe.0 as f64);
+    if free > Bytes(0) {
+        estimate.safe += free;
+        estimate.terms.push(Term {
+            name: LEFT_FREE.to_owned(),
+            point: Bytes(0),
+            safe: free,
+            estimate: false,
+            formula: format!("{} takes {share} of a GPU at most", engine.name),
+        });
+    }
+    estimate
 }
 
 /// The size of a server's cache in tokens, in its share of a GPU of this memory: the middle estimate of the number in its

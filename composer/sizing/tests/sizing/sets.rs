@@ -2,9 +2,9 @@
 
 use poolwright_model::profile::Profiles;
 use poolwright_model::units::Bytes;
-use poolwright_sizing::fit::{Division, fit};
+use poolwright_sizing::fit::{Division, fit, fit_calibrated};
 use poolwright_sizing::job::{Inference, WeightFormat};
-use poolwright_sizing::{Catalogue, Fit, Job, Limits, Model, Need, Offer, Task, settings};
+use poolwright_sizing::{Calibration, Catalogue, Fit, Job, Limits, Model, Need, Offer, Task, settings};
 
 fn model(name: &str) -> Model {
     Catalogue::builtin().resolve(name).unwrap()
@@ -320,6 +320,27 @@ fn sets_for_a_chosen_engine_start_by_themselves() {
     settings::set(&mut chosen, "engine", "vllm-0.11").unwrap();
     let (more, enough) = starts(&found(&chosen));
     assert!(more == 0 && enough > 10, "{more} {enough}");
+    // Also with constants measured here.
+    let measured = r#"{"corrections": [{"framework": "vllm-0.11", "constant": "engine-alone", "rows": 4,
+        "error_before": 5.0, "error_after": 1.0, "before": {"middle": 5.9, "safe": 7.2},
+        "after": {"middle": 12.0, "safe": 20.0}}]}"#;
+    let calibration = Calibration::parse("here", measured).unwrap();
+    let measured = fit_calibrated(&model, &chosen, &everything(), slots(8), &calibration).unwrap();
+    let alone = measured
+        .candidates
+        .iter()
+        .filter(|candidate| candidate.set.count == 1);
+    for candidate in alone {
+        let context = candidate
+            .estimate
+            .terms
+            .iter()
+            .map(|term| term.safe.gib())
+            .sum::<f64>();
+        assert!(context <= candidate.memory.gib(), "{}", candidate.set);
+        let advice = candidate.advice.as_deref().unwrap();
+        assert!(advice.contains("is enough"), "{}: {advice}", candidate.set);
+    }
     settings::set(&mut chosen, "gpu_memory_utilization", "0.98").unwrap();
     let free = |candidate: &poolwright_sizing::fit::Candidate| candidate.free;
     assert!(

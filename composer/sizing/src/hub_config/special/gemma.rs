@@ -141,7 +141,7 @@ pub(super) fn gemma4(of: &mut Reader<'_>) -> Result<(), ConfigError> {
     let (fields, number) = (of.fields, of.model.layers);
     let mut plan = Plan::read(fields, number, 6)?;
     if let Some(last) = plan.windowed.last_mut() {
-        // The last one is full, whatever the list says.
+        // The class makes the last one full.
         *last = false;
     }
     let windowed = heads(of)?;

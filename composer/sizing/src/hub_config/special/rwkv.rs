@@ -47,7 +47,7 @@ fn later(of: &mut Reader<'_>, parts: [f64; 2], ratio: f64) -> Result<[u64; 3], C
     let divides = |width: u64| heads > 0 && width > 0 && width.is_multiple_of(heads);
     if !divides(key) || !divides(value) || heads > 10_000 || key.max(value) > 1_000_000 {
         let name = fields.named(&["head_dim", "num_heads"]).unwrap_or("num_heads");
-        let allowed = format!("so many or so wide that they divide {key} and {value}");
+        let allowed = format!("a number or a width that divides {key} and {value}");
         return Err(fields.bad(name, &allowed));
     }
     let usual = (fields.factor("hidden_ratio", ratio)? * hidden as f64) as u64;

@@ -109,7 +109,7 @@ fn attention(of: &mut Reader<'_>, parts: &Compressed) -> Result<(), ConfigError>
     of.part("sparse compressor and indexer", sparse, parts.sparse)
 }
 
-/// Each layer keeps a window; of the rest an entry for so many tokens, as the mean of the layers that have it.
+/// The cache: a window in each layer, and the mean of the compressed entries a token.
 fn caches(of: &mut Reader<'_>, parts: &Compressed) -> Result<(), ConfigError> {
     let (full, width) = (parts.heavy + parts.sparse, of.model.head_dim);
     let entry = |width: u64, rate: u64| width as f64 / rate as f64;

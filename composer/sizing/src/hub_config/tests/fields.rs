@@ -69,6 +69,24 @@ fn a_frequency_of_experts() {
     assert_eq!(parse("x", &text).unwrap().expert_layers(), 29);
 }
 
+/// A list with a state, a window and all tokens loses none of them.
+#[test]
+fn windows_of_a_hybrid() {
+    let kinds = (0..32).map(|layer| match layer {
+        0..=27 => "\"mamba\"",
+        28..=30 => "\"sliding_attention\"",
+        _ => "\"attention\"",
+    });
+    let kinds = kinds.collect::<Vec<&str>>().join(",");
+    let fields = format!(r#"{{"sliding_window": 4096, "layer_types": [{kinds}],"#);
+    let model = parse("x", &example("bamba").0.replacen('{', &fields, 1)).unwrap();
+    assert_eq!(
+        (model.full_and_windowed_layers(), model.linear_layers()),
+        ((1, 3), 28)
+    );
+    assert_eq!(model.attending_layers(), 4);
+}
+
 #[test]
 fn windows_by_letters_and_by_the_first_layers() {
     let layers = |config: &str, fields: &str| {
