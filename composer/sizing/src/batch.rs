@@ -3,12 +3,11 @@
 //! A case asks for what a measurement printed: the peak of tensors, what the caching allocator reserved, or the memory of
 //! the process. A case that cannot be sized is refused with its reason; the others go on.
 
-use crate::calibration::Calibration;
+use crate::calibration::{Calibration, Level};
 use crate::catalogue::Catalogue;
 use crate::constants::Constants;
 use crate::csv::{self, CsvError, Row};
 use crate::error::SizingError;
-use crate::estimate::{Term, whole};
 use crate::features::{Features, Mlp, Norm};
 use crate::hub_config;
 use crate::inference::{self, Layout};
@@ -134,55 +133,84 @@ named! {
 }
 
 fn predict(row: &Row<'_>, calibration: &Calibration) -> Result<Prediction, SizingError> {
-    let metric = named::<Metric>(row, "metric")?.unwrap_or(Metric::Allocated);
-    let Case { model, job, parallel } = case(row)?;
-    let mut found = match &job {
-        Job::Inference(job) => {
-            let layout = served_layout(&parallel)?;
-            let mut terms = inference::tensors(&model, job, layout)?;
-            if metric != Metric::Allocated {
-                terms.extend(inference::reserved(&model, job, layout, &terms)?);
-            }
-            sum(&terms)
-        }
-        Job::Training(job) => {
-            let peak = training::bare_peak(&model, job, &parallel)?;
-            let corrected = || calibration.reserved(&job.framework, parallel.gpus(), &peak);
-            let (middle, safe) = match metric {
-                Metric::Allocated => (peak.bytes, peak.safe_bytes),
-                Metric::Reserved | Metric::Device => {
-                    let reserved = match corrected() {
-                        Some(corrected) => corrected,
-                        None => {
-                            training::reserved(&model, &peak, job, &parallel, &training::Once::default())?
-                        }
-                    };
-                    (reserved.middle, reserved.safe)
-                }
-            };
-            Prediction {
-                point: whole(middle),
-                safe: whole(safe),
-            }
-        }
+    let metric = metric(row)?.unwrap_or(Metric::Allocated);
+    let case = case(row)?;
+    let found = held(row, &case, metric)?;
+    let (software, gpus) = (case.software(), case.parallel.gpus());
+    let (mut all, outside) = match metric {
+        Metric::Allocated => (found.tensors, None),
+        Metric::Reserved | Metric::Device => (
+            calibration.reserved(software, gpus, found.reserved, found.tensors.safe),
+            (metric == Metric::Device).then(|| calibration.outside(software, gpus, found.outside)),
+        ),
     };
-    if metric == Metric::Device {
-        let software = match &job {
-            Job::Inference(job) => job.software(),
-            Job::Training(job) => job.software(),
-        };
-        let outside = sum(&overhead::terms(card(row)?, &software, &parallel));
-        found.point += outside.point;
-        found.safe += outside.safe;
-    }
-    Ok(found)
+    all = outside.map_or(all, |outside| all + outside);
+    Ok(Prediction {
+        point: Bytes::from_gib(all.middle),
+        safe: Bytes::from_gib(all.safe),
+    })
 }
 
-fn sum(terms: &[Term]) -> Prediction {
-    Prediction {
-        point: terms.iter().map(|t| t.point).sum(),
-        safe: terms.iter().map(|t| t.safe).sum(),
+pub(crate) fn metric(row: &Row<'_>) -> Result<Option<Metric>, SizingError> {
+    named(row, "metric")
+}
+
+impl Case {
+    /// Under what its constants are corrected.
+    pub fn software(&self) -> &str {
+        match &self.job {
+            Job::Inference(job) => &job.engine,
+            Job::Training(job) => &job.framework,
+        }
     }
+}
+
+/// What a process of PyTorch holds, in GiB.
+pub(crate) struct Held {
+    /// At most.
+    pub tensors: Level,
+    /// By the allocator, tensors included.
+    pub reserved: Level,
+    /// Outside it.
+    pub outside: Level,
+}
+
+/// As far as the metric needs it.
+pub(crate) fn held(row: &Row<'_>, case: &Case, metric: Metric) -> Result<Held, SizingError> {
+    let Case { model, job, parallel } = case;
+    let (tensors, reserved, software) = match job {
+        Job::Inference(job) => {
+            let layout = served_layout(parallel)?;
+            let mut terms = inference::tensors(model, job, layout)?;
+            let tensors = Level::of(&terms);
+            if metric != Metric::Allocated {
+                terms.extend(inference::reserved(model, job, layout, &terms)?);
+            }
+            (tensors, Level::of(&terms), job.software())
+        }
+        Job::Training(job) => {
+            let peak = training::bare_peak(model, job, parallel)?;
+            let tensors = Level::gib(peak.bytes, peak.safe_bytes);
+            let reserved = match metric {
+                Metric::Allocated => tensors,
+                Metric::Reserved | Metric::Device => {
+                    let once = training::Once::default();
+                    let found = training::reserved(model, &peak, job, parallel, &once)?;
+                    Level::gib(found.middle, found.safe)
+                }
+            };
+            (tensors, reserved, job.software())
+        }
+    };
+    let outside = match metric {
+        Metric::Allocated | Metric::Reserved => Level::default(),
+        Metric::Device => Level::of(&overhead::terms(card(row)?, &software, parallel)),
+    };
+    Ok(Held {
+        tensors,
+        reserved,
+        outside,
+    })
 }
 
 /// The GPU of a measurement: a kind by name, or one of this vendor, NVIDIA's where a row does not say.
@@ -199,7 +227,7 @@ pub(crate) fn card(row: &Row<'_>) -> Result<Card, SizingError> {
 }
 
 /// A served model is divided by tensor and pipeline parallelism alone.
-fn served_layout(parallel: &Parallel) -> Result<Layout, SizingError> {
+pub(crate) fn served_layout(parallel: &Parallel) -> Result<Layout, SizingError> {
     let others = [
         ("shard_ranks", parallel.data),
         ("context", parallel.context),

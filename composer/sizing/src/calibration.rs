@@ -1,27 +1,33 @@
 //! Measured peaks correct the constants of a framework or a serving engine: within stated limits, and never
 //! silently.
 //!
-//! What can be corrected is what no formula gives: how much more PyTorch's allocator reserves than the tensors need,
-//! and what a serving engine holds beside weights and cache. The new middle is the median of what the rows say, so
-//! one odd row moves it little; the bound covers every row that was used, and is lowered only by many. A correction
-//! must come from enough rows, stay within its limits, and predict each row better from the others than before.
+//! What can be corrected is what no formula gives: the factor by which PyTorch's allocator reserves more than is
+//! predicted, and what the process holds outside it, a constant. Rows of the whole process show the sum of both. So each
+//! term is fitted alone, then both together, and the fit counts that predicts each row best from the others: a
+//! proportional effect does not become a constant, nor the other way round. Every other term is refused with its error.
+//! Medians are taken, so one odd row moves little; bounds cover every row that was used, and are lowered only by many.
 
+mod fitted;
 mod rows;
 
 use crate::csv::CsvError;
 use crate::error::DataError;
-use crate::estimate::{Estimate, Term, whole};
+use crate::estimate::{Estimate, Term};
 use crate::named::named;
-use crate::training::{Peak, Reserved};
+use poolwright_model::units::Bytes;
 use serde::{Deserialize, Serialize};
 
 named! {
     /// What can be corrected.
     Constant("constant") {
-        /// Reserved by the allocator over live tensors, on one GPU. A factor.
-        ReservedAlone = "reserved-alone",
-        /// The same where GPUs work together. A factor.
-        ReservedTogether = "reserved-together",
+        /// Reserved by PyTorch's allocator over what is predicted, on one GPU. A factor, of the middle and of the bound.
+        AllocatorAlone = "allocator-alone",
+        /// The same where GPUs work together.
+        AllocatorTogether = "allocator-together",
+        /// Held by a process of PyTorch outside the allocator, on one GPU. GiB.
+        ContextAlone = "context-alone",
+        /// The same where GPUs work together, with the communication library.
+        ContextTogether = "context-together",
         /// Held by a serving engine beside weights and cache, on one GPU alone. GiB.
         EngineAlone = "engine-alone",
         /// The same on each GPU of several. GiB.
@@ -40,39 +46,55 @@ pub const CALIBRATED: &str = "calibrated: ";
 
 /// What a corrected constant may be.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Allowed {
-    pub middle: (f64, f64),
-    pub safe_most: f64,
-    /// What one row may say; beyond it the row is taken for another job than it says.
-    pub row: (f64, f64),
+struct Allowed {
+    middle: (f64, f64),
+    safe: (f64, f64),
 }
 
 impl Constant {
-    pub fn allowed(self) -> Allowed {
-        match self {
-            Constant::ReservedAlone | Constant::ReservedTogether => Allowed {
-                middle: (1.0, 1.6),
-                safe_most: 2.0,
-                row: (0.9, 2.0),
-            },
-            Constant::EngineAlone | Constant::EngineTogether => Allowed {
-                middle: (0.1, 16.0),
-                safe_most: 24.0,
-                row: (0.0, 24.0),
-            },
-        }
+    fn allowed(self) -> Allowed {
+        let (middle, safe) = match self {
+            Constant::AllocatorAlone | Constant::AllocatorTogether => ((0.7, 1.6), (0.7, 2.0)),
+            Constant::ContextAlone => ((0.1, 2.0), (0.1, 3.0)),
+            Constant::ContextTogether => ((0.1, 8.0), (0.1, 12.0)),
+            Constant::EngineAlone | Constant::EngineTogether => ((0.1, 16.0), (0.1, 24.0)),
+        };
+        Allowed { middle, safe }
+    }
+
+    fn is_factor(self) -> bool {
+        matches!(self, Constant::AllocatorAlone | Constant::AllocatorTogether)
     }
 
     pub fn unit(self) -> &'static str {
-        match self {
-            Constant::ReservedAlone | Constant::ReservedTogether => "x",
-            Constant::EngineAlone | Constant::EngineTogether => "GiB",
+        if self.is_factor() { "x" } else { "GiB" }
+    }
+
+    fn allocator(gpus: u64) -> Self {
+        match gpus {
+            0 | 1 => Constant::AllocatorAlone,
+            _ => Constant::AllocatorTogether,
+        }
+    }
+
+    /// What is outside PyTorch's allocator in a process of a library.
+    fn context(gpus: u64) -> Self {
+        match gpus {
+            0 | 1 => Constant::ContextAlone,
+            _ => Constant::ContextTogether,
+        }
+    }
+
+    fn engine(gpus: u64) -> Self {
+        match gpus {
+            0 | 1 => Constant::EngineAlone,
+            _ => Constant::EngineTogether,
         }
     }
 }
 
 /// A middle estimate and the bound.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Level {
     pub middle: f64,
@@ -80,11 +102,41 @@ pub struct Level {
 }
 
 impl Level {
+    /// From bytes.
+    pub(crate) fn gib(middle: f64, safe: f64) -> Level {
+        let gib = f64::from(1 << 30);
+        Level {
+            middle: middle / gib,
+            safe: safe / gib,
+        }
+    }
+
+    /// GiB of terms together.
+    pub(crate) fn of<'a>(terms: impl IntoIterator<Item = &'a Term>) -> Level {
+        terms.into_iter().fold(Level::default(), |sum, term| {
+            sum + Level {
+                middle: term.point.gib(),
+                safe: term.safe.gib(),
+            }
+        })
+    }
+
     /// As it is written down; a bound is never rounded down.
     fn rounded(self) -> Level {
         Level {
             middle: rounded(self.middle),
             safe: (self.safe * 1e4 - 1e-6).ceil() / 1e4,
+        }
+    }
+}
+
+impl std::ops::Add for Level {
+    type Output = Level;
+
+    fn add(self, other: Level) -> Level {
+        Level {
+            middle: self.middle + other.middle,
+            safe: self.safe + other.safe,
         }
     }
 }
@@ -135,147 +187,45 @@ pub struct Calibrated {
     pub refused_rows: Vec<Refused>,
 }
 
-/// What one row says of a constant.
-#[derive(Clone, Debug, PartialEq)]
-struct Sample {
-    framework: String,
-    constant: Constant,
-    before: Level,
-    /// What the constant would have to be.
-    said: f64,
-    /// What the constant multiplies or is added to, so that peaks can be compared.
-    scale: Scale,
-}
-
-/// How a constant makes a peak.
-#[derive(Clone, Copy, Debug, PartialEq)]
-enum Scale {
-    Times(f64),
-    Plus(f64),
-}
-
-impl Scale {
-    fn peak(self, constant: f64) -> f64 {
-        match self {
-            Scale::Times(gib) => gib * constant,
-            Scale::Plus(gib) => gib + constant,
-        }
-    }
-}
-
 /// Reads measured peaks: the columns of `size --batch`, and `peak_gib`, `metric` and, of serving, `engine`.
 pub fn calibrate(csv: &str) -> Result<Calibrated, CsvError> {
-    let (samples, refused_rows) = rows::read(csv)?;
+    let (rows, refused_rows) = rows::read(csv)?;
     let mut calibrated = Calibrated {
         calibration: Calibration::default(),
         refused_corrections: Vec::new(),
         refused_rows,
     };
-    let mut left = samples;
-    while let Some(first) = left.first() {
-        let key = (first.framework.clone(), first.constant);
-        let same = |sample: &Sample| (&sample.framework, sample.constant) == (&key.0, key.1);
-        let (group, rest): (Vec<_>, Vec<_>) = left.iter().cloned().partition(same);
-        match correct(&group) {
-            Ok(correction) => calibrated.calibration.corrections.push(correction),
-            Err(why) => calibrated.refused_corrections.push(Refused {
-                what: format!("{} {}", key.0, key.1),
-                why,
-            }),
-        }
-        left = rest;
+    for group in fitted::groups(&rows) {
+        let (corrections, refused) = fitted::corrections(&group);
+        calibrated.calibration.corrections.extend(corrections);
+        calibrated.refused_corrections.extend(refused);
     }
     Ok(calibrated)
-}
-
-/// The correction that rows of one constant make, or why they make none.
-fn correct(samples: &[Sample]) -> Result<Correction, String> {
-    let [first, ..] = samples else {
-        return Err("no row".into());
-    };
-    if samples.len() < FEWEST_ROWS {
-        return Err(format!(
-            "{} rows, and at least {FEWEST_ROWS} are needed",
-            samples.len()
-        ));
-    }
-    let (constant, before) = (first.constant, first.before);
-    let said: Vec<f64> = samples.iter().map(|sample| sample.said).collect();
-    let middle = median(said.clone());
-    let largest = said.iter().copied().fold(f64::MIN, f64::max);
-    let covers = largest.max(middle);
-    let safe = if samples.len() < ROWS_TO_LOWER_A_BOUND {
-        covers.max(before.safe)
-    } else {
-        covers
-    };
-    let correction = Correction {
-        framework: first.framework.clone(),
-        constant,
-        before: before.rounded(),
-        after: Level { middle, safe }.rounded(),
-        rows: samples.len(),
-        error_before: rounded(error(samples, |at| samples[at].before.middle)),
-        error_after: rounded(error(samples, |at| median(without(&said, at)))),
-    };
-    correction.check()?;
-    if correction.error_after >= correction.error_before {
-        return Err(format!(
-            "it would not help: {} rows are {:.1} % off as it is, and {:.1} % if each is predicted from the others",
-            correction.rows, correction.error_before, correction.error_after
-        ));
-    }
-    Ok(correction)
-}
-
-/// Mean error of the peaks in per cent.
-fn error(samples: &[Sample], constant: impl Fn(usize) -> f64) -> f64 {
-    let off = samples.iter().enumerate().map(|(at, sample)| {
-        let (predicted, measured) = (sample.scale.peak(constant(at)), sample.scale.peak(sample.said));
-        (predicted / measured - 1.0).abs()
-    });
-    100.0 * off.sum::<f64>() / samples.len() as f64
-}
-
-fn without(values: &[f64], at: usize) -> Vec<f64> {
-    let others = values.iter().enumerate().filter(|(other, _)| *other != at);
-    others.map(|(_, value)| *value).collect()
-}
-
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    let half = values.len() / 2;
-    match values.len() {
-        0 => 0.0,
-        odd if odd % 2 == 1 => values[half],
-        _ => (values[half - 1] + values[half]) / 2.0,
-    }
 }
 
 impl Correction {
     /// Whether it is within the limits.
     fn check(&self) -> Result<(), String> {
-        let Allowed {
-            middle: (least, most),
-            safe_most,
-            ..
-        } = self.constant.allowed();
+        let Allowed { middle, safe } = self.constant.allowed();
         let unit = self.constant.unit();
-        let Level { middle, safe } = self.after;
-        if !(least..=most).contains(&middle) {
-            return Err(format!(
-                "{middle:.3} {unit} is out of the limits, {least} to {most} {unit}"
-            ));
-        }
-        if !(middle..=safe_most).contains(&safe) {
-            return Err(format!(
-                "a bound of {safe:.3} {unit} is out of the limits, {middle:.3} to {safe_most} {unit}"
-            ));
-        }
-        Ok(())
+        let within =
+            |what: &str, figure: f64, (least, most): (f64, f64)| match (least..=most).contains(&figure) {
+                true => Ok(()),
+                false => Err(format!(
+                    "{what}{figure:.3} {unit} is out of the limits, {least:.3} to {most} {unit}"
+                )),
+            };
+        within("", self.after.middle, middle)?;
+        // A factor of the bound has nothing to do with the one of the middle.
+        let least = if self.constant.is_factor() {
+            safe.0
+        } else {
+            self.after.middle
+        };
+        within("a bound of ", self.after.safe, (least, safe.1))
     }
 
-    /// `pytorch reserved-alone 1.050 x -> 1.020 x (safe 1.250 -> 1.120), from 12 rows`.
+    /// `pytorch context-alone 0.700 GiB -> 0.620 GiB (safe 0.900 -> 0.700), from 12 rows`.
     pub fn summary(&self) -> String {
         let unit = self.constant.unit();
         format!(
@@ -343,59 +293,72 @@ impl Calibration {
         all.find(|c| c.framework.eq_ignore_ascii_case(framework) && c.constant == constant)
     }
 
-    /// What the allocator may reserve for the peak, in bytes, where that was corrected.
-    pub(crate) fn reserved_safe(&self, framework: &str, gpus: u64, peak: &Peak) -> Option<f64> {
-        self.reserved(framework, gpus, peak).map(|reserved| reserved.safe)
+    /// What the allocator reserves for tensors with such a bound, where that is `found`; in any unit.
+    pub(crate) fn reserved(&self, software: &str, gpus: u64, found: Level, tensors_safe: f64) -> Level {
+        let Some(correction) = self.of(software, Constant::allocator(gpus)) else {
+            return found;
+        };
+        let middle = found.middle * correction.after.middle;
+        let safe = found.safe * correction.after.safe;
+        Level {
+            middle,
+            safe: safe.max(middle).max(tensors_safe),
+        }
     }
 
-    /// What the allocator reserves, corrected; None where it is as it was.
-    pub(crate) fn reserved(&self, framework: &str, gpus: u64, peak: &Peak) -> Option<Reserved> {
-        let level = self.of(framework, reserved(gpus))?.after;
-        Some(Reserved {
-            middle: peak.bytes * level.middle,
-            safe: (peak.bytes * level.safe).max(peak.safe_bytes),
-        })
+    /// GiB outside the allocator of a library, where that is `found`.
+    pub(crate) fn outside(&self, software: &str, gpus: u64, found: Level) -> Level {
+        self.of(software, Constant::context(gpus))
+            .map_or(found, |correction| correction.after)
     }
 
-    /// A training estimate with the allocator's share of its peak as corrected.
-    pub(crate) fn training(&self, estimate: Estimate, framework: &str, gpus: u64, peak: &Peak) -> Estimate {
-        let bound = self.reserved_safe(framework, gpus, peak);
-        let (Some(correction), Some(bound)) = (self.of(framework, reserved(gpus)), bound) else {
-            return estimate;
+    /// Its bound.
+    pub(crate) fn outside_safe(&self, software: &str, gpus: u64, found: Bytes) -> Bytes {
+        let level = Level {
+            middle: 0.0,
+            safe: found.gib(),
         };
-        let share = Term {
-            name: ALLOCATOR.into(),
-            formula: self.told(correction),
-            point: whole(peak.bytes * (correction.after.middle - 1.0)),
-            safe: whole(bound - peak.bytes),
-            estimate: false,
-        };
-        estimate.with(&[ALLOCATOR], share, self.told(correction))
+        Bytes::from_gib(self.outside(software, gpus, level).safe)
     }
 
-    /// A serving estimate with what the engine holds beside weights and cache as corrected.
-    pub(crate) fn serving(&self, estimate: Estimate, engine: &str, gpus: u64) -> Estimate {
-        let constant = beside(gpus);
-        let Some(correction) = self.of(engine, constant) else {
-            return estimate;
-        };
-        let gib = poolwright_model::units::Bytes::from_gib;
-        let held = Term {
-            name: "engine".into(),
-            formula: self.told(correction),
-            point: gib(correction.after.middle),
-            safe: gib(correction.after.safe),
-            estimate: false,
-        };
-        estimate.with(&ENGINE, held, self.told(correction))
+    /// An estimate with what was corrected.
+    pub(crate) fn corrected(&self, estimate: Estimate, software: &str, gpus: u64) -> Estimate {
+        let mut estimate = estimate;
+        if let Some(correction) = self.of(software, Constant::allocator(gpus)) {
+            let inside = || {
+                estimate
+                    .terms
+                    .iter()
+                    .filter(|term| !OUTSIDE.contains(&term.name.as_str()))
+            };
+            let tensors = Level::of(inside().filter(|term| term.name != ALLOCATOR));
+            let reserved = self.reserved(software, gpus, Level::of(inside()), tensors.safe);
+            let share = Level {
+                middle: (reserved.middle - tensors.middle).max(0.0),
+                safe: (reserved.safe - tensors.safe).max(0.0),
+            };
+            estimate = estimate.with(&[ALLOCATOR], ALLOCATOR, share, self.told(correction));
+        }
+        for (constant, names, name) in [
+            (Constant::context(gpus), OUTSIDE, "context"),
+            (Constant::engine(gpus), ENGINE, "engine"),
+        ] {
+            if let Some(correction) = self.of(software, constant) {
+                estimate = estimate.with(names, name, correction.after, self.told(correction));
+            }
+        }
+        estimate
     }
 }
 
 /// The term of what the allocator reserves beyond live tensors.
 const ALLOCATOR: &str = "allocator";
 
-/// The terms of what an engine holds beside weights, cache and logits.
-const ENGINE: [&str; 6] = [
+/// The terms of what a process holds outside PyTorch's allocator.
+const OUTSIDE: &[&str] = &["context", "kernels", "non-torch", "collectives", "stage links"];
+
+/// The terms of what a serving engine holds beside weights, cache and logits.
+const ENGINE: &[&str] = &[
     "activations",
     "non-torch",
     "collectives",
@@ -404,31 +367,18 @@ const ENGINE: [&str; 6] = [
     "context",
 ];
 
-fn reserved(gpus: u64) -> Constant {
-    if gpus > 1 {
-        Constant::ReservedTogether
-    } else {
-        Constant::ReservedAlone
-    }
-}
-
-fn beside(gpus: u64) -> Constant {
-    if gpus > 1 {
-        Constant::EngineTogether
-    } else {
-        Constant::EngineAlone
-    }
-}
-
 impl Estimate {
     /// With one term in place of those of these names, and a note of it.
-    fn with(self, names: &[&str], term: Term, note: String) -> Estimate {
-        let (gone, mut terms): (Vec<Term>, Vec<Term>) = self
-            .terms
-            .into_iter()
-            .partition(|t| names.contains(&t.name.as_str()));
-        drop(gone);
-        terms.push(term);
+    fn with(self, names: &[&str], name: &str, held: Level, note: String) -> Estimate {
+        let mut terms = self.terms;
+        terms.retain(|term| !names.contains(&term.name.as_str()));
+        terms.push(Term {
+            name: name.to_owned(),
+            formula: note.clone(),
+            point: Bytes::from_gib(held.middle),
+            safe: Bytes::from_gib(held.safe.max(held.middle)),
+            estimate: false,
+        });
         let mut notes = self.notes;
         notes.push(note);
         Estimate {

@@ -6,7 +6,8 @@ use crate::failure::Failure;
 use crate::output::human::counted;
 use crate::output::{Cell, Output, Table, column};
 use poolwright_sizing::Calibration;
-use poolwright_sizing::calibration::{Calibrated, FEWEST_ROWS, ROWS_TO_LOWER_A_BOUND, calibrate};
+use poolwright_sizing::calibration::{Calibrated, FEWEST_ROWS, ROWS_TO_LOWER_A_BOUND, Refused, calibrate};
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -28,7 +29,9 @@ Examples:
 Columns are those of `size --batch`, and: peak_gib; metric, `reserved` by PyTorch's allocator or `device` as NVML shows \
 it for the process; engine, the version of a serving engine; vendor, of the GPU, NVIDIA where it is left out.
 
-A correction needs 3 rows, stays within limits, and must predict each row better from the others than before. \
+What rows have beyond the prediction is a factor on what PyTorch's allocator reserves, or GiB of the context, or both: \
+whichever predicts each row best from the others. What a server holds beside weights and cache is one figure. A \
+correction needs 3 rows, stays within limits, and must be better than none. \
 Nothing is corrected silently: what was, from what and by how much, is printed here and noted at every estimate.
 
 Exit code 2 where the rows correct nothing.";
@@ -103,8 +106,9 @@ fn shown(calibrated: &Calibrated, width: Option<u16>) -> String {
     if corrected > 0 {
         lines.push(table(calibrated).render(width));
         lines.push(format!(
-            "Errors are means over the rows used; after: each row predicted from the others. At least {FEWEST_ROWS} \
-             rows correct a constant, and with fewer than {ROWS_TO_LOWER_A_BOUND} a bound is only raised."
+            "Errors are means over the rows used; after: each row predicted from the others, without those of its model \
+             where there are {FEWEST_ROWS} models or more. At least {FEWEST_ROWS} rows correct a constant, and with \
+             fewer than {ROWS_TO_LOWER_A_BOUND} a bound is only raised."
         ));
     }
     for refused in &calibrated.refused_corrections {
@@ -116,8 +120,22 @@ fn shown(calibrated: &Calibrated, width: Option<u16>) -> String {
             counted(calibrated.refused_rows.len(), "row")
         ));
     }
-    for refused in &calibrated.refused_rows {
-        lines.push(format!("  {}: {}", refused.what, refused.why));
+    let mut by_reason: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for Refused { what, why } in &calibrated.refused_rows {
+        by_reason.entry(why).or_default().push(what);
     }
+    let listed = by_reason
+        .iter()
+        .map(|(why, rows)| format!("  {}: {why}", some_of(rows)));
+    lines.extend(listed);
     lines.join("\n")
+}
+
+/// The first names of a list, and how many there are beyond.
+fn some_of(names: &[&str]) -> String {
+    const SHOWN: usize = 3;
+    match names.len() {
+        few if few <= SHOWN => names.join(", "),
+        many => format!("{} and {} more", names[..SHOWN].join(", "), many - SHOWN),
+    }
 }

@@ -1,45 +1,98 @@
-//! What each measured row says of a constant, or why it says nothing.
+//! A measured row beside what is predicted for it, or why it says nothing.
 
-use super::{ENGINE, Level, Refused, Sample, Scale, beside, reserved};
-use crate::batch::{self, Case};
+use super::{ENGINE, Level, OUTSIDE, Refused};
+use crate::batch::{self, Case, Metric};
+use crate::constants::Constants;
 use crate::csv::{self, CsvError, Row};
 use crate::error::SizingError;
-use crate::inference::{self, Layout};
+use crate::inference;
 use crate::job::{Inference, Job};
-use crate::overhead::{self, Card};
-use crate::training;
 
-const GIB: f64 = (1u64 << 30) as f64;
+/// Of a peak over what is predicted; beyond it the row is taken for another job than it says.
+const CREDIBLE: std::ops::RangeInclusive<f64> = 0.5..=2.0;
 
-/// The vendor of the GPUs where a row does not say.
-const USUAL_VENDOR: &str = "NVIDIA";
+/// A row.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Measured {
+    pub model: String,
+    /// The framework, or the engine.
+    pub software: String,
+    /// It reserves its share at the start; what it holds beside weights and cache is its own.
+    pub server: bool,
+    pub gpus: u64,
+    /// Predicted, in GiB: by PyTorch's allocator, or a server's weights and cache.
+    pub inside: Level,
+    /// Predicted beside it, in GiB.
+    pub outside: Level,
+    /// The peak is that of the whole process.
+    pub whole: bool,
+    /// GiB.
+    pub peak: f64,
+}
 
-pub(super) fn read(text: &str) -> Result<(Vec<Sample>, Vec<Refused>), CsvError> {
-    let (mut samples, mut refused) = (Vec::new(), Vec::new());
-    csv::read(text, |row| match sample(row) {
-        Ok(sample) => samples.push(sample),
+pub(super) fn read(text: &str) -> Result<(Vec<Measured>, Vec<Refused>), CsvError> {
+    let (mut rows, mut refused) = (Vec::new(), Vec::new());
+    csv::read(text, |row| match measured(row) {
+        Ok(measured) => rows.push(measured),
         Err(error) => refused.push(Refused {
             what: batch::id(row),
             why: error.to_string(),
         }),
     })?;
-    Ok((samples, refused))
+    Ok((rows, refused))
 }
 
-fn sample(row: &Row<'_>) -> Result<Sample, SizingError> {
+fn measured(row: &Row<'_>) -> Result<Measured, SizingError> {
     let peak = peak(row)?;
-    let case = batch::case(row)?;
-    let sample = match &case.job {
-        Job::Training(_) => trained(row, &case, peak)?,
-        Job::Inference(job) => served(row, &case, job, peak)?,
+    let whole = match batch::metric(row)? {
+        Some(Metric::Reserved) => false,
+        Some(Metric::Device) => true,
+        other => {
+            let found = other.map_or("empty", Metric::name);
+            let allowed = "reserved, device; memory allocated is a formula and has no constant to correct";
+            return Err(SizingError::bad("metric", found, allowed));
+        }
     };
-    let (least, most) = sample.constant.allowed().row;
-    if (least..=most).contains(&sample.said) {
-        return Ok(sample);
+    let case = batch::case(row)?;
+    let gpus = case.parallel.gpus();
+    let (software, server, inside, outside) = match &case.job {
+        Job::Training(job) => {
+            let held = batch::held(row, &case, Metric::Device)?;
+            (job.framework.clone(), false, held.reserved, held.outside)
+        }
+        Job::Inference(job) => served(row, &case, job)?,
+    };
+    let measured = Measured {
+        model: case.model.name.clone(),
+        software,
+        server,
+        gpus,
+        inside,
+        outside,
+        whole,
+        peak,
+    };
+    measured.check()?;
+    Ok(measured)
+}
+
+impl Measured {
+    fn check(&self) -> Result<(), SizingError> {
+        if self.server && !self.whole {
+            let allowed = "device: what a server holds is seen from outside";
+            return Err(SizingError::bad("metric", Metric::Reserved, allowed));
+        }
+        let outside = if self.whole { self.outside.middle } else { 0.0 };
+        let predicted = self.inside.middle + outside;
+        let (least, most) = (predicted * CREDIBLE.start(), predicted * CREDIBLE.end());
+        if (least..=most).contains(&self.peak) {
+            return Ok(());
+        }
+        let allowed = format!(
+            "{least:.3} to {most:.3}, as {predicted:.3} are predicted: beyond it was another job than the row says"
+        );
+        Err(SizingError::bad("peak_gib", self.peak, &allowed))
     }
-    let found = format!("{:.3} {}", sample.said, sample.constant.unit());
-    let allowed = format!("{least} to {most}: beyond it was another job than the row says");
-    Err(SizingError::bad(sample.constant.name(), found, &allowed))
 }
 
 /// GiB.
@@ -53,85 +106,30 @@ fn peak(row: &Row<'_>) -> Result<f64, SizingError> {
     sound.ok_or_else(|| SizingError::bad("peak_gib", format_args!("{text:?}"), allowed))
 }
 
-fn vendor<'a>(row: &'a Row<'_>) -> &'a str {
-    row.get("vendor").unwrap_or(USUAL_VENDOR)
-}
+type Served = (String, bool, Level, Level);
 
-/// How much is reserved over live tensors.
-fn trained(row: &Row<'_>, case: &Case, peak: f64) -> Result<Sample, SizingError> {
-    let Job::Training(job) = &case.job else {
-        return Err(SizingError::bad("task", case.job.task(), "a training task"));
-    };
-    let gpus = case.parallel.gpus();
-    let outside: f64 = match row.get("metric") {
-        Some("reserved") => 0.0,
-        // What the driver shows holds the context and the communication library, too.
-        Some("device") => overhead::terms(Card::from(vendor(row)), &job.software(), &case.parallel)
-            .iter()
-            .map(|term| term.point.gib())
-            .sum(),
-        other => {
-            let found = other.map_or_else(|| "empty".to_owned(), |other| format!("{other:?}"));
-            let allowed = "reserved, device; memory allocated is a formula and has no constant to correct";
-            return Err(SizingError::bad("metric", found, allowed));
-        }
-    };
-    let live = training::peak(&case.model, job, &case.parallel)?;
-    let reserves = training::reserved(
-        &case.model,
-        &live,
-        job,
-        &case.parallel,
-        &training::Once::default(),
-    )?;
-    let gib = live.bytes / GIB;
-    Ok(Sample {
-        framework: job.framework.clone(),
-        constant: reserved(gpus),
-        before: Level {
-            middle: reserves.middle / live.bytes,
-            safe: reserves.safe / live.bytes,
-        },
-        said: (peak - outside) / gib,
-        scale: Scale::Times(gib),
-    })
-}
-
-/// What the engine holds beside weights and cache.
-fn served(row: &Row<'_>, case: &Case, job: &Inference, peak: f64) -> Result<Sample, SizingError> {
-    if row.get("metric") != Some("device") {
-        let found = row.get("metric").unwrap_or("empty");
-        let allowed = "device: what an engine holds is seen from outside";
-        return Err(SizingError::bad("metric", found, allowed));
+/// By the engine that was measured, or the library that the framework's words name.
+fn served(row: &Row<'_>, case: &Case, job: &Inference) -> Result<Served, SizingError> {
+    if row.get("engine").or(row.get("framework")).is_none() {
+        return Err(SizingError::bad(
+            "engine",
+            "empty",
+            "the version that was measured",
+        ));
     }
+    let engine = row.get("engine").unwrap_or(&job.engine);
     let job = Inference {
-        engine: row
-            .get("engine")
-            .ok_or_else(|| SizingError::bad("engine", "empty", "the version that was measured"))?
-            .to_owned(),
+        engine: engine.to_owned(),
         ..job.clone()
     };
-    let layout = Layout {
-        tensor: case.parallel.tensor,
-        pipeline: case.parallel.pipeline,
-    };
-    let estimate = inference::estimate(&case.model, &job, layout, Card::from(vendor(row)))?;
-    let held = |of: &dyn Fn(&crate::Term) -> f64, beside: bool| -> f64 {
-        let terms = estimate.terms.iter();
-        terms
-            .filter(|term| ENGINE.contains(&term.name.as_str()) == beside)
-            .map(of)
-            .sum()
-    };
-    let tensors = held(&|term| term.point.gib(), false);
-    Ok(Sample {
-        framework: job.engine,
-        constant: beside(layout.gpus()),
-        before: Level {
-            middle: held(&|term| term.point.gib(), true),
-            safe: held(&|term| term.safe.gib(), true),
-        },
-        said: peak - tensors,
-        scale: Scale::Plus(tensors),
-    })
+    let layout = batch::served_layout(&case.parallel)?;
+    let estimate = inference::estimate(&case.model, &job, layout, batch::card(row)?)?;
+    let known = Constants::builtin().serving.engine(engine);
+    let server = known.is_some_and(|engine| engine.reserved.is_none());
+    let beside = if server { ENGINE } else { OUTSIDE };
+    let is_beside = |name: &str| beside.contains(&name);
+    let terms = || estimate.terms.iter();
+    let inside = Level::of(terms().filter(|term| !is_beside(&term.name)));
+    let outside = Level::of(terms().filter(|term| is_beside(&term.name)));
+    Ok((job.engine, server, inside, outside))
 }

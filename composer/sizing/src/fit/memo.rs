@@ -6,7 +6,7 @@
 
 use super::Division;
 use super::layouts::Found;
-use crate::calibration::Calibration;
+use crate::calibration::{Calibration, Level};
 use crate::error::SizingError;
 use crate::estimate::Estimate;
 use crate::inference;
@@ -76,16 +76,14 @@ impl<'a> Memo<'a> {
         match (self.job, division) {
             (Job::Inference(job), Division::Inference(layout)) => {
                 let estimate = inference::estimate(self.model, job, layout, card)?;
-                let estimate = self.calibration.serving(estimate, &job.engine, layout.gpus());
+                let estimate = self.calibration.corrected(estimate, &job.engine, layout.gpus());
                 Ok(inference::within_share(estimate, job))
             }
             (Job::Training(job), Division::Training(parallel)) => {
                 let estimate = training::estimate_once(self.model, job, &parallel, card, &self.steps)?;
-                if self.calibration.is_empty() {
-                    return Ok(estimate);
-                }
-                let (peak, gpus) = (training::peak(self.model, job, &parallel)?, parallel.gpus());
-                Ok(self.calibration.training(estimate, &job.framework, gpus, &peak))
+                Ok(self
+                    .calibration
+                    .corrected(estimate, &job.framework, parallel.gpus()))
             }
             (Job::Inference(_) | Job::Training(_), _) => Err(SizingError::refused(
                 "the job",
@@ -217,22 +215,25 @@ impl<'a> Memo<'a> {
             Err(SizingError::Refused { .. }) if !plain => return Ok(None),
             peak => peak?,
         };
-        let bound = match self
-            .calibration
-            .reserved_safe(&job.framework, parallel.gpus(), &peak)
-        {
-            Some(bound) => bound,
-            None => training::reserved(self.model, &peak, job, &parallel, &self.steps)?.safe,
+        let found = training::reserved(self.model, &peak, job, &parallel, &self.steps)?;
+        let found = Level {
+            middle: found.middle,
+            safe: found.safe,
         };
+        let calibration = self.calibration;
+        let bound = calibration.reserved(&job.framework, parallel.gpus(), found, peak.safe_bytes);
         Ok(Some(Bytes(
-            (bound.max(0.0).ceil() as u64).saturating_add(ROUNDING),
+            (bound.safe.max(0.0).ceil() as u64).saturating_add(ROUNDING),
         )))
     }
 
     /// What a GPU holds outside tensors, where that is not in the shared part.
     fn outside(&self, division: Division, card: Card) -> Bytes {
         match (self.job, division) {
-            (Job::Training(job), Division::Training(ways)) => overhead::safe(card, &job.software(), &ways),
+            (Job::Training(job), Division::Training(ways)) => {
+                let found = overhead::safe(card, &job.software(), &ways);
+                self.calibration.outside_safe(&job.framework, ways.gpus(), found)
+            }
             (Job::Inference(_) | Job::Training(_), _) => Bytes(0),
         }
     }

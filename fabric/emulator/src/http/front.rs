@@ -2,6 +2,7 @@
 
 use super::data_dir::DataDir;
 use super::error::ServeError;
+use super::listen::Unnamed;
 use super::{control, listen, tls};
 use crate::access::{Account, secret};
 use axum::Router;
@@ -116,7 +117,12 @@ impl Front {
     /// Listens for all of them.
     pub fn serve(self, apps: Vec<App>) -> Result<Served, ServeError> {
         let names: Vec<String> = apps.iter().map(|app| app.name.clone()).collect();
-        let listeners = listen::all(self.listen, &names)?;
+        // Clients keep the addresses that a data directory lists, and find the endpoints there after a restart.
+        let unnamed = match &self.store {
+            Some(_) => Unnamed::Lasting,
+            None => Unnamed::Free,
+        };
+        let listeners = listen::all(self.listen, unnamed, &names)?;
         let base = tls::base_config()?;
         let handle = Handle::new();
         let mut served = Served {

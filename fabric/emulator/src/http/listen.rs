@@ -3,14 +3,36 @@
 use super::ServeError;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
+use std::ops::Range;
+
+/// Ports for addresses that are used again after a restart: the system gives none of them to a connection or to
+/// a listener at port 0 meanwhile. Linux gives 32768 to 60999 (`ip_local_port_range`), others 49152 to 65535.
+const LASTING: Range<u16> = 20_000..30_000;
+
+/// Which port a listener takes where none is named.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Unnamed {
+    /// Any that is free.
+    Free,
+    /// One that is likely to be free after a restart.
+    Lasting,
+}
 
 /// Listens for each name, from `first` on. With port 0 all take the port that the first was given.
-pub(super) fn all(first: SocketAddr, names: &[String]) -> Result<Vec<(TcpListener, SocketAddr)>, ServeError> {
+pub(super) fn all(
+    first: SocketAddr,
+    unnamed: Unnamed,
+    names: &[String],
+) -> Result<Vec<(TcpListener, SocketAddr)>, ServeError> {
     raise_file_limit();
-    // With port 0, the port that is free at the first address may be taken at a later one.
-    let attempts = if first.port() == 0 { 8 } else { 1 };
+    // Where no port is named, the one that is free at the first address may be taken at a later one.
+    let attempts = if first.port() == 0 { 16 } else { 1 };
     let mut attempt = 1;
     loop {
+        let mut first = first;
+        if first.port() == 0 && unnamed == Unnamed::Lasting {
+            first.set_port(lasting_port()?);
+        }
         match once(first, names) {
             Err(ServeError::Listen { source, .. })
                 if source.kind() == io::ErrorKind::AddrInUse && attempt < attempts =>
@@ -20,6 +42,12 @@ pub(super) fn all(first: SocketAddr, names: &[String]) -> Result<Vec<(TcpListene
             other => return other,
         }
     }
+}
+
+fn lasting_port() -> Result<u16, ServeError> {
+    let span = u32::from(LASTING.end - LASTING.start);
+    let chosen = getrandom::u32()? % span;
+    Ok(LASTING.start + u16::try_from(chosen).unwrap_or(0))
 }
 
 fn once(first: SocketAddr, names: &[String]) -> Result<Vec<(TcpListener, SocketAddr)>, ServeError> {
@@ -90,6 +118,7 @@ fn raise_file_limit() {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::collections::BTreeSet;
 
     #[test]
     fn loopback_goes_on_by_address_and_others_by_port() {
@@ -104,14 +133,29 @@ mod tests {
 
     #[test]
     fn a_taken_address_is_named() {
-        let (_held, address) = all("127.0.0.1:0".parse().unwrap(), &["a".into()])
+        let (_held, address) = all("127.0.0.1:0".parse().unwrap(), Unnamed::Free, &["a".into()])
             .unwrap()
             .remove(0);
-        let error = all(address, &["box-1".into()]).unwrap_err().to_string();
+        let error = all(address, Unnamed::Free, &["box-1".into()])
+            .unwrap_err()
+            .to_string();
         assert!(
             error.contains(&address.to_string()) && error.contains("box-1"),
             "{error}"
         );
         assert!(error.contains("already"), "{error}");
+    }
+
+    #[test]
+    fn a_port_for_a_restart_is_none_that_the_system_gives_away() {
+        let names: Vec<String> = ["a", "b", "c"].map(String::from).into();
+        let first = "127.0.0.1:0".parse().unwrap();
+        let mut held = Vec::new();
+        for _ in 0..20 {
+            held.extend(all(first, Unnamed::Lasting, &names).unwrap());
+        }
+        let ports: BTreeSet<u16> = held.iter().map(|(_, address)| address.port()).collect();
+        assert_eq!(ports.len(), 20, "{ports:?}");
+        assert!(ports.iter().all(|port| LASTING.contains(port)), "{ports:?}");
     }
 }
