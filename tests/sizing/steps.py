@@ -1,4 +1,4 @@
-"""The training steps that track.py computes: models in their own dimensions, and what is done with them."""
+"""The steps that track.py computes and measure.py runs: models in their own dimensions, and what is done with them."""
 import dataclasses
 
 # Published models, some with fewer layers: widths are what matters, and layers repeat.
@@ -93,10 +93,52 @@ class Case:
     task: str = "full"
     lora_dtype: str = ""
     lora_targets: str = ""
+    weights_dtype: str = ""
+    attention: str = "flash"
+    loss: str = "full_fp32"
+    gen_tokens: int | str = ""
 
     @property
     def tokens(self):
         return self.seq_len // self.context
+
+
+LINEAR_COLUMNS = ("key_heads", "value_heads", "key_dim", "value_dim", "kernel")
+
+
+def columns(case, params, trained):
+    """A row of the batch table, but for its id and what was found; empty where a model has no such part."""
+    kind, dims = MODELS[case.model]
+    experts = dims.get("num_experts", dims.get("num_local_experts", dims.get("n_routed_experts", "")))
+    has_states = CLASSES[kind][0] == "qwen3_next"
+    return {
+        "group": case.group,
+        "model": case.model,
+        "params": params,
+        "layers": dims["num_hidden_layers"],
+        "hidden": dims["hidden_size"],
+        "heads": dims["num_attention_heads"],
+        "kv_heads": dims["num_key_value_heads"],
+        "head_dim": dims["head_dim"],
+        "ffn": dims["intermediate_size"],
+        "vocab": dims["vocab_size"],
+        "tied": int(dims["tie_word_embeddings"]),
+        "mlp": CLASSES[kind][1],
+        "model_type": CLASSES[kind][0],
+        "experts": experts,
+        "experts_per_token": dims.get("num_experts_per_tok", ""),
+        "expert_ffn": dims.get("moe_intermediate_size", dims["intermediate_size"]) if experts else "",
+        "shared_experts": dims.get("n_shared_experts", int("shared_expert_intermediate_size" in dims) or ""),
+        "linear_full_layers": dims["num_hidden_layers"] // 4 if has_states else "",
+        **{f"linear_{name}": value if has_states else "" for name, value in zip(LINEAR_COLUMNS, LINEAR)},
+        "kv_lora_rank": dims.get("kv_lora_rank", ""),
+        "q_lora_rank": dims.get("q_lora_rank") or "",
+        "rope_dim": dims.get("qk_rope_head_dim", ""),
+        "nope_dim": dims.get("qk_nope_head_dim", ""),
+        "value_dim": dims.get("v_head_dim", ""),
+        "trainable_params": trained,
+        **{k: v for k, v in dataclasses.asdict(case).items() if k not in ("group", "model")},
+    }
 
 
 def cases():
@@ -157,7 +199,8 @@ def cases():
         Case("latent", "deepseek-v2-lite-6-layers", micro_batch=4),
     ]
     qlora = [
-        Case("qlora", name, micro_batch=b, seq_len=s, recompute=rc, task="qlora", lora_dtype=dtype, lora_targets=targets)
+        Case("qlora", name, micro_batch=b, seq_len=s, recompute=rc, task="qlora", lora_dtype=dtype, lora_targets=targets,
+             weights_dtype="nf4")
         for name, b, s, rc, dtype, targets in (
             (eight, 1, 2048, "full", "bf16", "all"),
             (eight, 4, 2048, "full", "bf16", "all"),
@@ -197,3 +240,33 @@ def cases():
         moe + optimizers + offload + tensor + pipeline + context + sharded + families + latent + qlora + sharded_pipeline
         + hybrid + interleaved + adafactor
     )
+
+
+def measured_cases():
+    """What measure.py runs: the largest needs 27 GiB, and each takes seconds."""
+    train = [
+        Case("training", model, micro_batch=b, seq_len=s, recompute=recompute, optimizer=optimizer)
+        for model, b, s, recompute, optimizer in (
+            ("llama-3.2-1b", 1, 2048, "none", "adamw_foreach"),
+            ("llama-3.2-1b", 1, 2048, "none", "adamw"),
+            ("llama-3.2-1b", 4, 2048, "full", "adamw"),
+            ("qwen2.5-1.5b", 2, 1024, "none", "adamw"),
+            ("qwen2.5-1.5b", 1, 2048, "full", "sgd"),
+            ("gemma-3-1b-12-layers", 2, 1024, "none", "adamw"),
+            ("olmo-2-7b-6-layers", 1, 2048, "full", "adamw"),
+            ("qwen3-30b-6-layers", 1, 1024, "full", "sgd"),
+        )
+    ]
+    serve = [
+        Case("serving", model, task="infer", micro_batch=b, seq_len=s, gen_tokens=32, weights_dtype="bf16", precision="",
+             recompute="", loss="", optimizer="")
+        for model, b, s in (
+            ("llama-3.2-1b", 8, 2048),
+            ("llama-8b-8-layers", 4, 4096),
+            ("qwen2.5-1.5b", 16, 1024),
+            ("olmo-2-7b-6-layers", 4, 2048),
+            ("gemma-3-1b-12-layers", 4, 2048),
+            ("qwen3-30b-6-layers", 4, 2048),
+        )
+    ]
+    return train + serve

@@ -52,7 +52,7 @@ from torch.distributed.tensor.parallel import (
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
 from kernels import Narrow, fuse_linear_attention
-from steps import CLASSES, LINEAR, MODELS, cases
+from steps import MODELS, cases, columns
 
 GIB = 2**30
 CPU = torch.device("cpu")
@@ -440,56 +440,15 @@ def track(case):
             dist.destroy_process_group()
 
 
-LINEAR_COLUMNS = ("key_heads", "value_heads", "key_dim", "value_dim", "kernel")
-
-
-def linear(kind, dims):
-    """Columns of linear attention, empty where a model has none."""
-    has = CLASSES[kind][0] == "qwen3-next"
-    full = dims["num_hidden_layers"] // 4 if has else ""
-    return {"linear_full_layers": full} | {
-        f"linear_{name}": value if has else "" for name, value in zip(LINEAR_COLUMNS, LINEAR)
-    }
-
-
 def row(number, case, peak):
-    kind, dims = MODELS[case.model]
     with torch.device("meta"):
         params = sum(p.numel() for p in build(dataclasses.replace(case, expert=1, task="full")).parameters())
-    experts = dims.get("num_experts", dims.get("num_local_experts", dims.get("n_routed_experts", "")))
     with torch.device("meta"):
         adapted = build(case) if case.task == "qlora" else None
     trained = sum(p.numel() for p in adapted.parameters() if p.requires_grad) if adapted else ""
     return {
         "id": f"x{number:03}",
-        "group": case.group,
-        "model": case.model,
-        "params": params,
-        "layers": dims["num_hidden_layers"],
-        "hidden": dims["hidden_size"],
-        "heads": dims["num_attention_heads"],
-        "kv_heads": dims["num_key_value_heads"],
-        "head_dim": dims["head_dim"],
-        "ffn": dims["intermediate_size"],
-        "vocab": dims["vocab_size"],
-        "tied": int(dims["tie_word_embeddings"]),
-        "mlp": CLASSES[kind][1],
-        "model_type": CLASSES[kind][0],
-        "experts": experts,
-        "experts_per_token": dims.get("num_experts_per_tok", ""),
-        "expert_ffn": dims.get("moe_intermediate_size", dims["intermediate_size"]) if experts else "",
-        "shared_experts": dims.get("n_shared_experts", int("shared_expert_intermediate_size" in dims) or ""),
-        **linear(kind, dims),
-        "kv_lora_rank": dims.get("kv_lora_rank", ""),
-        "q_lora_rank": dims.get("q_lora_rank") or "",
-        "rope_dim": dims.get("qk_rope_head_dim", ""),
-        "nope_dim": dims.get("qk_nope_head_dim", ""),
-        "value_dim": dims.get("v_head_dim", ""),
-        "trainable_params": trained,
-        "weights_dtype": "nf4" if case.task == "qlora" else "",
-        "attention": "flash",
-        "loss": "full_fp32",
-        **{k: v for k, v in dataclasses.asdict(case).items() if k not in ("group", "model")},
+        **columns(case, params, trained),
         "framework": f"torch {torch.__version__.split('+')[0]} tracker",
         "metric": "allocated",
         "peak_gib": f"{peak:.3f}",

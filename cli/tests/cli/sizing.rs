@@ -237,7 +237,7 @@ async fn measured_peaks_correct_constants_and_every_estimate_says_so() {
     let line = format!("size calibrate {} --out {}", measured.display(), out.display());
     let ran = run(&line)
         .await
-        .expect(0, &["allocator-alone", "0.980 x", "1 row not used", "odd: "]);
+        .expect(0, &["allocator-alone", "x 0.980", "1 row not used", "odd: "]);
     assert!(ran.out.contains("ERROR BEFORE"), "{ran:?}");
     // The same table with what it corrected: each row comes out as it was measured.
     let again = format!(

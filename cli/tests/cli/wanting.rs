@@ -117,16 +117,16 @@ async fn a_manager_says_what_it_is_calibrated_by() {
     let file = at(&folder, "here.json");
     let measured = json!({"corrections": [{
         "framework": "vllm-0.11", "constant": "engine-alone", "rows": 4, "error_before": 5.0, "error_after": 1.0,
-        "before": {"middle": 5.9, "safe": 7.2}, "after": {"middle": 12.0, "safe": 20.0},
+        "change": {"middle": 6.1, "safe": 12.8},
     }]});
     std::fs::write(&file, measured.to_string()).unwrap();
     let manager = manager(data.path(), &["--calibration", &file]).await;
-    let says = format!("(safe 7.200 -> 20.000), from 4 rows, in {file}");
+    let says = format!("engine-alone +6.100 GiB (safe +12.800 GiB), from 4 rows, in {file}");
     let line = "compose 8B --task infer --kind h100-pcie-80gb --name chat";
     manager.run(line).await.expect(0, &[&says]);
     manager.run("why chat --explain").await.expect(0, &[&says]);
 
-    std::fs::write(&file, measured.to_string().replace("12.0", "1200.0")).unwrap();
+    std::fs::write(&file, measured.to_string().replace("6.1", "610.0")).unwrap();
     let other = tempfile::tempdir().unwrap();
     let line = format!("serve --data-dir {} --calibration {file}", other.path().display());
     run(&line)

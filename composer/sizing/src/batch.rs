@@ -3,11 +3,12 @@
 //! A case asks for what a measurement printed: the peak of tensors, what the caching allocator reserved, or the memory of
 //! the process. A case that cannot be sized is refused with its reason; the others go on.
 
-use crate::calibration::{Calibration, Level};
+use crate::calibration::{Calibration, Level, is_server, names_beside};
 use crate::catalogue::Catalogue;
 use crate::constants::Constants;
 use crate::csv::{self, CsvError, Row};
 use crate::error::SizingError;
+use crate::estimate::Term;
 use crate::features::{Features, Mlp, Norm};
 use crate::hub_config;
 use crate::inference::{self, Layout};
@@ -27,7 +28,7 @@ use poolwright_model::units::Bytes;
 use std::fmt::Write;
 use std::str::FromStr;
 
-/// The engine of measured inference cases: a library, not a server; the version of transformers where it is told.
+/// The library of measured inference cases that name no engine; the version of transformers where it is told.
 fn engine(framework: &str) -> &'static str {
     let version = framework
         .split_whitespace()
@@ -137,14 +138,14 @@ fn predict(row: &Row<'_>, calibration: &Calibration) -> Result<Prediction, Sizin
     let case = case(row)?;
     let found = held(row, &case, metric)?;
     let (software, gpus) = (case.software(), case.parallel.gpus());
-    let (mut all, outside) = match metric {
+    let (inside, beside) = match metric {
         Metric::Allocated => (found.tensors, None),
         Metric::Reserved | Metric::Device => (
             calibration.reserved(software, gpus, found.reserved, found.tensors.safe),
-            (metric == Metric::Device).then(|| calibration.outside(software, gpus, found.outside)),
+            (metric == Metric::Device).then(|| calibration.beside(software, gpus, found.beside)),
         ),
     };
-    all = outside.map_or(all, |outside| all + outside);
+    let all = beside.map_or(inside, |beside| inside + beside);
     Ok(Prediction {
         point: Bytes::from_gib(all.middle),
         safe: Bytes::from_gib(all.safe),
@@ -165,20 +166,21 @@ impl Case {
     }
 }
 
-/// What a process of PyTorch holds, in GiB.
+/// What a process holds, in GiB.
 pub(crate) struct Held {
     /// At most.
     pub tensors: Level,
-    /// By the allocator, tensors included.
+    /// By the allocator, tensors included; a server's weights and cache.
     pub reserved: Level,
-    /// Outside it.
-    pub outside: Level,
+    /// Beside that.
+    pub beside: Level,
 }
 
 /// As far as the metric needs it.
 pub(crate) fn held(row: &Row<'_>, case: &Case, metric: Metric) -> Result<Held, SizingError> {
     let Case { model, job, parallel } = case;
     let (tensors, reserved, software) = match job {
+        Job::Inference(job) if is_server(&job.engine) => return served(row, case, job, metric),
         Job::Inference(job) => {
             let layout = served_layout(parallel)?;
             let mut terms = inference::tensors(model, job, layout)?;
@@ -202,23 +204,46 @@ pub(crate) fn held(row: &Row<'_>, case: &Case, metric: Metric) -> Result<Held, S
             (tensors, reserved, job.software())
         }
     };
-    let outside = match metric {
+    let beside = match metric {
         Metric::Allocated | Metric::Reserved => Level::default(),
         Metric::Device => Level::of(&overhead::terms(card(row)?, &software, parallel)),
     };
     Ok(Held {
         tensors,
         reserved,
-        outside,
+        beside,
+    })
+}
+
+/// By a server, which reserves its share of a GPU whatever it needs.
+fn served(row: &Row<'_>, case: &Case, job: &Inference, metric: Metric) -> Result<Held, SizingError> {
+    if metric == Metric::Reserved {
+        let allowed = "allocated or device, as a server reserves its share of a GPU at the start";
+        return Err(SizingError::bad("metric", metric, allowed));
+    }
+    let layout = served_layout(&case.parallel)?;
+    let estimate = inference::estimate(&case.model, job, layout, card(row)?)?;
+    let is_beside = |term: &&Term| names_beside(true).contains(&term.name.as_str());
+    let tensors = Level::of(estimate.terms.iter().filter(|term| !is_beside(term)));
+    Ok(Held {
+        tensors,
+        reserved: tensors,
+        beside: Level::of(estimate.terms.iter().filter(is_beside)),
     })
 }
 
 /// The GPU of a measurement: a kind by name, or one of this vendor, NVIDIA's where a row does not say.
-pub(crate) fn card(row: &Row<'_>) -> Result<Card, SizingError> {
-    let Some(name) = row.get("gpu") else {
-        return Ok(Card::from(row.get("vendor").unwrap_or("NVIDIA")));
-    };
+fn card(row: &Row<'_>) -> Result<Card, SizingError> {
     let kinds = Profiles::builtin();
+    let Some(name) = row.get("gpu") else {
+        let vendor = row.get("vendor").unwrap_or("NVIDIA");
+        let mut vendors = kinds.all().iter().map(|kind| kind.vendor.as_str());
+        if !vendors.any(|known| known.eq_ignore_ascii_case(vendor)) {
+            let allowed = "a vendor of GPUs that `poolwright size --list kinds` has";
+            return Err(SizingError::bad("vendor", format!("{vendor:?}"), allowed));
+        }
+        return Ok(Card::from(vendor));
+    };
     let kind = kinds.by_name(name).ok_or_else(|| {
         let allowed = "a kind of GPU that `poolwright size --list kinds` has";
         SizingError::bad("gpu", format!("{name:?}"), allowed)
@@ -227,7 +252,7 @@ pub(crate) fn card(row: &Row<'_>) -> Result<Card, SizingError> {
 }
 
 /// A served model is divided by tensor and pipeline parallelism alone.
-pub(crate) fn served_layout(parallel: &Parallel) -> Result<Layout, SizingError> {
+fn served_layout(parallel: &Parallel) -> Result<Layout, SizingError> {
     let others = [
         ("shard_ranks", parallel.data),
         ("context", parallel.context),
@@ -468,7 +493,10 @@ fn serving(row: &Row<'_>) -> Result<Inference, SizingError> {
         generated_tokens: number(row, "gen_tokens")?.unwrap_or(0),
         concurrency: number(row, "micro_batch")?.unwrap_or(1),
         prompt_logits: false,
-        engine: engine(row.get("framework").unwrap_or_default()).to_owned(),
+        engine: match row.get("engine") {
+            Some(engine) => engine.to_owned(),
+            None => engine(row.get("framework").unwrap_or_default()).to_owned(),
+        },
         ..Inference::default()
     })
 }

@@ -1,15 +1,15 @@
-//! Measured peaks correct the constants of a framework or a serving engine: within stated limits, and never
+//! Measured peaks correct what is predicted for a framework or a serving engine: within stated limits, and never
 //! silently.
 //!
-//! What can be corrected is what no formula gives: the factor by which PyTorch's allocator reserves more than is
-//! predicted, and what the process holds outside it, a constant. Rows of the whole process show the sum of both. So each
-//! term is fitted alone, then both together, and the fit counts that predicts each row best from the others: a
-//! proportional effect does not become a constant, nor the other way round. Every other term is refused with its error.
-//! Medians are taken, so one odd row moves little; bounds cover every row that was used, and are lowered only by many.
+//! What can be corrected is what no formula gives: PyTorch's allocator, by a factor on what it is predicted to reserve,
+//! and what the process holds outside it, by GiB more or less. Rows of the whole process show the sum of both. So each
+//! is fitted alone, then both together, and the fit that predicts other models best counts; where rows don't tell them
+//! apart, none does. Bounds keep their distance from the middle, and cover every row that was used.
 
 mod fitted;
 mod rows;
 
+use crate::constants::Constants;
 use crate::csv::CsvError;
 use crate::error::DataError;
 use crate::estimate::{Estimate, Term};
@@ -20,17 +20,17 @@ use serde::{Deserialize, Serialize};
 named! {
     /// What can be corrected.
     Constant("constant") {
-        /// Reserved by PyTorch's allocator over what is predicted, on one GPU. A factor, of the middle and of the bound.
+        /// What PyTorch's allocator reserves, on one GPU. A factor.
         AllocatorAlone = "allocator-alone",
         /// The same where GPUs work together.
         AllocatorTogether = "allocator-together",
-        /// Held by a process of PyTorch outside the allocator, on one GPU. GiB.
+        /// What a process of PyTorch holds outside the allocator, on one GPU. GiB more.
         ContextAlone = "context-alone",
         /// The same where GPUs work together, with the communication library.
         ContextTogether = "context-together",
-        /// Held by a serving engine beside weights and cache, on one GPU alone. GiB.
+        /// What a serving engine holds beside weights and cache, on one GPU alone. GiB more.
         EngineAlone = "engine-alone",
-        /// The same on each GPU of several. GiB.
+        /// The same on each GPU of several.
         EngineTogether = "engine-together",
     }
 }
@@ -38,59 +38,68 @@ named! {
 /// Fewer rows than this correct nothing.
 pub const FEWEST_ROWS: usize = 3;
 
-/// With fewer rows than this a bound is only raised.
-pub const ROWS_TO_LOWER_A_BOUND: usize = 10;
-
 /// How a line begins that says what was corrected, and by which file.
 pub const CALIBRATED: &str = "calibrated: ";
 
-/// What a corrected constant may be.
-#[derive(Clone, Copy, Debug, PartialEq)]
-struct Allowed {
-    middle: (f64, f64),
-    safe: (f64, f64),
-}
-
 impl Constant {
-    fn allowed(self) -> Allowed {
-        let (middle, safe) = match self {
-            Constant::AllocatorAlone | Constant::AllocatorTogether => ((0.7, 1.6), (0.7, 2.0)),
-            Constant::ContextAlone => ((0.1, 2.0), (0.1, 3.0)),
-            Constant::ContextTogether => ((0.1, 8.0), (0.1, 12.0)),
-            Constant::EngineAlone | Constant::EngineTogether => ((0.1, 16.0), (0.1, 24.0)),
-        };
-        Allowed { middle, safe }
+    /// The least and the most of the middle, and the most of the bound.
+    fn limits(self) -> (f64, f64, f64) {
+        match self {
+            Constant::AllocatorAlone | Constant::AllocatorTogether => (0.7, 1.6, 2.0),
+            Constant::ContextAlone => (-0.5, 2.0, 3.0),
+            Constant::ContextTogether => (-4.0, 8.0, 12.0),
+            Constant::EngineAlone | Constant::EngineTogether => (-8.0, 16.0, 24.0),
+        }
     }
 
     fn is_factor(self) -> bool {
         matches!(self, Constant::AllocatorAlone | Constant::AllocatorTogether)
     }
 
-    pub fn unit(self) -> &'static str {
-        if self.is_factor() { "x" } else { "GiB" }
+    /// A figure of it in words: `x 1.020` or `+1.000 GiB`.
+    pub fn words(self, figure: f64) -> String {
+        match self.is_factor() {
+            true => format!("x {figure:.3}"),
+            false => format!("{figure:+.3} GiB"),
+        }
     }
 
     fn allocator(gpus: u64) -> Self {
-        match gpus {
-            0 | 1 => Constant::AllocatorAlone,
-            _ => Constant::AllocatorTogether,
+        if gpus > 1 {
+            Constant::AllocatorTogether
+        } else {
+            Constant::AllocatorAlone
         }
     }
 
-    /// What is outside PyTorch's allocator in a process of a library.
-    fn context(gpus: u64) -> Self {
-        match gpus {
-            0 | 1 => Constant::ContextAlone,
-            _ => Constant::ContextTogether,
+    /// Of what is beside the allocator of a library, or beside weights and cache of a server.
+    fn beside(server: bool, gpus: u64) -> Self {
+        match (server, gpus > 1) {
+            (false, false) => Constant::ContextAlone,
+            (false, true) => Constant::ContextTogether,
+            (true, false) => Constant::EngineAlone,
+            (true, true) => Constant::EngineTogether,
         }
     }
 
-    fn engine(gpus: u64) -> Self {
-        match gpus {
-            0 | 1 => Constant::EngineAlone,
-            _ => Constant::EngineTogether,
-        }
+    fn is_of(self, software: &str) -> bool {
+        let is_engine = matches!(self, Constant::EngineAlone | Constant::EngineTogether);
+        let constants = Constants::builtin();
+        let known =
+            constants.serving.engine(software).is_some() || constants.frameworks.named(software).is_some();
+        known && is_engine == is_server(software)
     }
+}
+
+/// Whether it reserves its share at the start, and has what it holds beside weights and cache in a figure of its own.
+pub(crate) fn is_server(software: &str) -> bool {
+    let engine = Constants::builtin().serving.engine(software);
+    engine.is_some_and(|engine| engine.reserved.is_none())
+}
+
+/// The names of terms that are beside the allocator, or beside a server's weights and cache.
+pub(crate) fn names_beside(server: bool) -> &'static [&'static str] {
+    if server { ENGINE } else { OUTSIDE }
 }
 
 /// A middle estimate and the bound.
@@ -120,14 +129,6 @@ impl Level {
             }
         })
     }
-
-    /// As it is written down; a bound is never rounded down.
-    fn rounded(self) -> Level {
-        Level {
-            middle: rounded(self.middle),
-            safe: (self.safe * 1e4 - 1e-6).ceil() / 1e4,
-        }
-    }
 }
 
 impl std::ops::Add for Level {
@@ -141,10 +142,6 @@ impl std::ops::Add for Level {
     }
 }
 
-fn rounded(figure: f64) -> f64 {
-    (figure * 1e4).round() / 1e4
-}
-
 /// A constant that rows corrected.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -152,8 +149,8 @@ pub struct Correction {
     /// Of a framework or a version of a serving engine, as sizing names it.
     pub framework: String,
     pub constant: Constant,
-    pub before: Level,
-    pub after: Level,
+    /// Of the middle and of the bound: a factor on what is predicted, or GiB more.
+    pub change: Level,
     /// Rows used.
     pub rows: usize,
     /// Mean error of the predicted peaks of those rows in per cent; after: each predicted from the others.
@@ -190,6 +187,9 @@ pub struct Calibrated {
 /// Reads measured peaks: the columns of `size --batch`, and `peak_gib`, `metric` and, of serving, `engine`.
 pub fn calibrate(csv: &str) -> Result<Calibrated, CsvError> {
     let (rows, refused_rows) = rows::read(csv)?;
+    if rows.is_empty() && refused_rows.is_empty() {
+        return Err(CsvError::NoRows);
+    }
     let mut calibrated = Calibrated {
         calibration: Calibration::default(),
         refused_corrections: Vec::new(),
@@ -206,37 +206,29 @@ pub fn calibrate(csv: &str) -> Result<Calibrated, CsvError> {
 impl Correction {
     /// Whether it is within the limits.
     fn check(&self) -> Result<(), String> {
-        let Allowed { middle, safe } = self.constant.allowed();
-        let unit = self.constant.unit();
-        let within =
-            |what: &str, figure: f64, (least, most): (f64, f64)| match (least..=most).contains(&figure) {
-                true => Ok(()),
-                false => Err(format!(
-                    "{what}{figure:.3} {unit} is out of the limits, {least:.3} to {most} {unit}"
-                )),
-            };
-        within("", self.after.middle, middle)?;
-        // A factor of the bound has nothing to do with the one of the middle.
-        let least = if self.constant.is_factor() {
-            safe.0
-        } else {
-            self.after.middle
+        let (least, most, safe_most) = self.constant.limits();
+        let Level { middle, safe } = self.change;
+        let within = |what: &str, figure: f64, least: f64, most: f64| match (least..=most).contains(&figure) {
+            true => Ok(()),
+            false => {
+                let [figure, least, most] = [figure, least, most].map(|figure| self.constant.words(figure));
+                Err(format!("{what}{figure} is out of the limits, {least} to {most}"))
+            }
         };
-        within("a bound of ", self.after.safe, (least, safe.1))
+        if !self.constant.is_of(&self.framework) {
+            return Err("sizing has no such constant of a software of this name".into());
+        }
+        within("", middle, least, most)?;
+        within("a bound of ", safe, middle, safe_most)
     }
 
-    /// `pytorch context-alone 0.700 GiB -> 0.620 GiB (safe 0.900 -> 0.700), from 12 rows`.
+    /// `pytorch allocator-alone x 1.020 (safe x 1.050), from 12 rows`.
     pub fn summary(&self) -> String {
-        let unit = self.constant.unit();
+        let Level { middle, safe } = self.change;
+        let [middle, safe] = [middle, safe].map(|figure| self.constant.words(figure));
         format!(
-            "{} {} {:.3} {unit} -> {:.3} {unit} (safe {:.3} -> {:.3}), from {} rows",
-            self.framework,
-            self.constant,
-            self.before.middle,
-            self.after.middle,
-            self.before.safe,
-            self.after.safe,
-            self.rows
+            "{} {} {middle} (safe {safe}), from {} rows",
+            self.framework, self.constant, self.rows
         )
     }
 }
@@ -298,54 +290,55 @@ impl Calibration {
         let Some(correction) = self.of(software, Constant::allocator(gpus)) else {
             return found;
         };
-        let middle = found.middle * correction.after.middle;
-        let safe = found.safe * correction.after.safe;
+        let middle = found.middle * correction.change.middle;
+        let safe = found.safe * correction.change.safe;
         Level {
             middle,
             safe: safe.max(middle).max(tensors_safe),
         }
     }
 
-    /// GiB outside the allocator of a library, where that is `found`.
-    pub(crate) fn outside(&self, software: &str, gpus: u64, found: Level) -> Level {
-        self.of(software, Constant::context(gpus))
-            .map_or(found, |correction| correction.after)
+    /// GiB outside the allocator, or beside a server's weights and cache, where that is `found`.
+    pub(crate) fn beside(&self, software: &str, gpus: u64, found: Level) -> Level {
+        let Some(correction) = self.of(software, Constant::beside(is_server(software), gpus)) else {
+            return found;
+        };
+        let Level { middle, safe } = found + correction.change;
+        Level {
+            middle: middle.max(0.0),
+            safe: safe.max(middle).max(0.0),
+        }
     }
 
-    /// Its bound.
-    pub(crate) fn outside_safe(&self, software: &str, gpus: u64, found: Bytes) -> Bytes {
+    /// The bound of it.
+    pub(crate) fn beside_safe(&self, software: &str, gpus: u64, found: Bytes) -> Bytes {
         let level = Level {
             middle: 0.0,
             safe: found.gib(),
         };
-        Bytes::from_gib(self.outside(software, gpus, level).safe)
+        Bytes::from_gib(self.beside(software, gpus, level).safe)
     }
 
     /// An estimate with what was corrected.
-    pub(crate) fn corrected(&self, estimate: Estimate, software: &str, gpus: u64) -> Estimate {
-        let mut estimate = estimate;
+    pub(crate) fn corrected(&self, mut estimate: Estimate, software: &str, gpus: u64) -> Estimate {
+        let server = is_server(software);
+        let names = names_beside(server);
+        let is_beside = |term: &&Term| names.contains(&term.name.as_str());
         if let Some(correction) = self.of(software, Constant::allocator(gpus)) {
-            let inside = || {
-                estimate
-                    .terms
-                    .iter()
-                    .filter(|term| !OUTSIDE.contains(&term.name.as_str()))
-            };
+            let inside = || estimate.terms.iter().filter(|term| !is_beside(term));
             let tensors = Level::of(inside().filter(|term| term.name != ALLOCATOR));
             let reserved = self.reserved(software, gpus, Level::of(inside()), tensors.safe);
             let share = Level {
-                middle: (reserved.middle - tensors.middle).max(0.0),
-                safe: (reserved.safe - tensors.safe).max(0.0),
+                middle: reserved.middle - tensors.middle,
+                safe: reserved.safe - tensors.safe,
             };
             estimate = estimate.with(&[ALLOCATOR], ALLOCATOR, share, self.told(correction));
         }
-        for (constant, names, name) in [
-            (Constant::context(gpus), OUTSIDE, "context"),
-            (Constant::engine(gpus), ENGINE, "engine"),
-        ] {
-            if let Some(correction) = self.of(software, constant) {
-                estimate = estimate.with(names, name, correction.after, self.told(correction));
-            }
+        if let Some(correction) = self.of(software, Constant::beside(server, gpus)) {
+            let found = Level::of(estimate.terms.iter().filter(is_beside));
+            let name = if server { "engine" } else { "context" };
+            let held = self.beside(software, gpus, found);
+            estimate = estimate.with(names, name, held, self.told(correction));
         }
         estimate
     }
@@ -375,8 +368,8 @@ impl Estimate {
         terms.push(Term {
             name: name.to_owned(),
             formula: note.clone(),
-            point: Bytes::from_gib(held.middle),
-            safe: Bytes::from_gib(held.safe.max(held.middle)),
+            point: Bytes::from_gib(held.middle.max(0.0)),
+            safe: Bytes::from_gib(held.safe.max(held.middle).max(0.0)),
             estimate: false,
         });
         let mut notes = self.notes;

@@ -6,7 +6,7 @@ use crate::failure::Failure;
 use crate::output::human::counted;
 use crate::output::{Cell, Output, Table, column};
 use poolwright_sizing::Calibration;
-use poolwright_sizing::calibration::{Calibrated, FEWEST_ROWS, ROWS_TO_LOWER_A_BOUND, Refused, calibrate};
+use poolwright_sizing::calibration::{Calibrated, FEWEST_ROWS, Refused, calibrate};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -26,12 +26,12 @@ Examples:
   poolwright size calibrate measured.csv
   poolwright size calibrate measured.csv --out here.json && poolwright size 8B --task full --calibration here.json
 
-Columns are those of `size --batch`, and: peak_gib; metric, `reserved` by PyTorch's allocator or `device` as NVML shows \
-it for the process; engine, the version of a serving engine; vendor, of the GPU, NVIDIA where it is left out.
+Columns are those of `size --batch`, and peak_gib. metric is `reserved` by PyTorch's allocator, or `device` as NVML \
+shows it for the process; engine is the version of a serving engine. Measure on the GPUs that you size for.
 
-What rows have beyond the prediction is a factor on what PyTorch's allocator reserves, or GiB of the context, or both: \
-whichever predicts each row best from the others. What a server holds beside weights and cache is one figure. A \
-correction needs 3 rows, stays within limits, and must be better than none. \
+What rows have beyond the prediction is a factor on what PyTorch's allocator reserves, or GiB beside it, or both: \
+whichever predicts each row best from the others. Of a server it is GiB beside weights and cache. A correction needs 3 \
+rows, of jobs of different sizes, stays within limits, and must be better than none. \
 Nothing is corrected silently: what was, from what and by how much, is printed here and noted at every estimate.
 
 Exit code 2 where the rows correct nothing.";
@@ -49,7 +49,7 @@ pub fn run(args: &CalibrateArgs, output: Output) -> Outcome {
     if calibrated.calibration.is_empty() {
         let message = format!("{} corrects no constant", file.display());
         return Err(Failure::usage(message).with_hint(
-            "the reasons are above; poolwright size calibrate --help has the columns and the limits",
+            "without -o csv the reasons are shown; poolwright size calibrate --help has the columns",
         ));
     }
     if let Some(out) = &args.out {
@@ -73,25 +73,20 @@ fn table(calibrated: &Calibrated) -> Table {
     let mut table = Table::new([
         column("FRAMEWORK"),
         column("CONSTANT"),
-        column("BEFORE").named("before_middle"),
-        column("AFTER").named("after_middle"),
-        column("SAFE BEFORE").named("before_safe"),
-        column("SAFE AFTER").named("after_safe"),
+        column("CHANGE").named("change_middle"),
+        column("CHANGE OF BOUND").named("change_safe"),
         column("ROWS"),
         column("ERROR BEFORE").named("error_before"),
         column("ERROR AFTER").named("error_after"),
     ]);
     for correction in &calibrated.calibration.corrections {
-        let unit = correction.constant.unit();
-        let figure = |value: f64| Cell::both(format!("{value:.3} {unit}"), value);
+        let figure = |value: f64| Cell::both(correction.constant.words(value), value);
         let error = |value: f64| Cell::both(format!("{value:.1} %"), value);
         table.row([
             Cell::text(&correction.framework),
             Cell::text(correction.constant),
-            figure(correction.before.middle),
-            figure(correction.after.middle),
-            figure(correction.before.safe),
-            figure(correction.after.safe),
+            figure(correction.change.middle),
+            figure(correction.change.safe),
             Cell::text(correction.rows),
             error(correction.error_before),
             error(correction.error_after),
@@ -106,9 +101,9 @@ fn shown(calibrated: &Calibrated, width: Option<u16>) -> String {
     if corrected > 0 {
         lines.push(table(calibrated).render(width));
         lines.push(format!(
-            "Errors are means over the rows used; after: each row predicted from the others, without those of its model \
-             where there are {FEWEST_ROWS} models or more. At least {FEWEST_ROWS} rows correct a constant, and with \
-             fewer than {ROWS_TO_LOWER_A_BOUND} a bound is only raised."
+            "A change is a factor on what is predicted, or GiB more. Errors are means over the rows used; after: each row \
+             predicted from the others, without those of its model where there are {FEWEST_ROWS} models or more. Bounds \
+             keep their distance from the middle, and cover all rows."
         ));
     }
     for refused in &calibrated.refused_corrections {

@@ -1,14 +1,20 @@
 //! Which terms explain what rows of one software have beyond the prediction.
 
 use super::rows::Measured;
-use super::{Constant, Correction, FEWEST_ROWS, Level, ROWS_TO_LOWER_A_BOUND, Refused, rounded};
+use super::{Constant, Correction, FEWEST_ROWS, Level, Refused};
 use std::collections::BTreeMap;
 
-/// Rows of the whole process that tell a factor and a constant apart.
+/// Fewer rows than this are not explained by a factor and a constant together.
 const ROWS_FOR_BOTH: usize = 2 * FEWEST_ROWS;
 
 /// A correction, and another term, count only where they leave less than this of the error.
 const WORTH_IT: f64 = 0.9;
+
+/// One term explains rows in place of another one only where it leaves less than this of the other's error.
+const CLEARLY: f64 = 0.7;
+
+/// Rows whose largest is less than this times the smallest don't tell a factor from a constant.
+const SPREAD: f64 = 1.5;
 
 /// An error in per cent that nothing needs to explain.
 const NOTHING: f64 = 1.0;
@@ -32,69 +38,56 @@ pub(super) fn groups(rows: &[Measured]) -> Vec<Vec<&Measured>> {
     groups
 }
 
-/// Terms that may explain the rows together.
+/// What may explain the rows.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum How {
-    /// What the tensors take is off by a factor.
     Factor,
-    /// What is beside them is another constant.
     Constant,
     Both,
 }
 
-/// Their values; `None`: as predicted.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+/// A factor on what the allocator reserves, and GiB beside it.
+#[derive(Clone, Copy, Debug, PartialEq)]
 struct Fitted {
-    factor: Option<f64>,
-    constant: Option<f64>,
+    factor: f64,
+    more: f64,
 }
 
-impl Fitted {
-    /// What is outside the allocator, in GiB; nothing of it is in a row of the allocator's own figure.
-    fn outside(self, row: &Measured) -> f64 {
-        match row.whole {
-            true => self.constant.unwrap_or(row.outside.middle),
-            false => 0.0,
-        }
-    }
+/// As predicted.
+const PREDICTED: Fitted = Fitted {
+    factor: 1.0,
+    more: 0.0,
+};
 
+impl Fitted {
     fn peak(self, row: &Measured) -> f64 {
-        row.inside.middle * self.factor.unwrap_or(1.0) + self.outside(row)
+        row.inside.middle * self.factor + row.beside.middle + if row.whole { self.more } else { 0.0 }
     }
 }
 
 impl How {
     fn fit(self, rows: &[&Measured]) -> Option<Fitted> {
-        let factor = |constant: Option<f64>, of: &dyn Fn(&Measured) -> bool| {
-            let known = Fitted {
-                factor: None,
-                constant,
-            };
+        let factor = |of: &dyn Fn(&Measured) -> bool| {
             let said = rows.iter().filter(|row| of(row));
-            median(said.map(|row| (row.peak - known.outside(row)) / row.inside.middle))
+            median(said.map(|row| (row.peak - row.beside.middle) / row.inside.middle))
         };
         let whole = || rows.iter().copied().filter(|row| row.whole);
-        let constant = |factor: f64| median(whole().map(|row| row.peak - factor * row.inside.middle));
-        Some(match self {
-            How::Factor => Fitted {
-                factor: Some(factor(None, &|_| true)?),
-                constant: None,
+        let factor = match self {
+            How::Constant => 1.0,
+            How::Factor => factor(&|_| true)?,
+            How::Both => match factor(&|row| !row.whole) {
+                Some(found) => found,
+                None => slope(whole().collect())?,
             },
-            How::Constant => Fitted {
-                factor: None,
-                constant: Some(constant(1.0)?),
-            },
-            How::Both => {
-                let found = match factor(None, &|row| !row.whole) {
-                    Some(found) => found,
-                    None => slope(whole().collect())?,
-                };
-                Fitted {
-                    factor: Some(found),
-                    constant: Some(constant(found)?),
-                }
-            }
-        })
+        };
+        let more = match self {
+            How::Factor => 0.0,
+            How::Constant | How::Both => median(whole().map(|row| {
+                let without = Fitted { factor, more: 0.0 };
+                row.peak - without.peak(row)
+            }))?,
+        };
+        Some(Fitted { factor, more })
     }
 
     /// Mean error in per cent, the rows of each model predicted from those of the others.
@@ -155,17 +148,16 @@ fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
 /// The median of the slopes of all pairs (Theil and Sen), which few odd rows move little.
 fn slope(mut rows: Vec<&Measured>) -> Option<f64> {
     rows.sort_by(|a, b| a.inside.middle.total_cmp(&b.inside.middle));
-    let rows: Vec<&Measured> = rows
-        .iter()
-        .step_by(rows.len().div_ceil(MOST_IN_PAIRS).max(1))
-        .copied()
-        .collect();
+    let every = rows.len().div_ceil(MOST_IN_PAIRS).max(1);
+    let rows: Vec<&Measured> = rows.into_iter().step_by(every).collect();
+    let rest = |at: usize| rows.iter().skip(at + 1);
     let pairs = rows
         .iter()
         .enumerate()
-        .flat_map(|(at, less)| rows[at + 1..].iter().map(move |more| (less, more)));
+        .flat_map(|(at, less)| rest(at).map(move |more| (less, more)));
     let far = pairs.filter(|(less, more)| more.inside.middle > 1.05 * less.inside.middle);
-    median(far.map(|(less, more)| (more.peak - less.peak) / (more.inside.middle - less.inside.middle)))
+    let beyond = |row: &Measured| row.peak - row.beside.middle;
+    median(far.map(|(less, more)| (beyond(more) - beyond(less)) / (more.inside.middle - less.inside.middle)))
 }
 
 /// The corrections that rows of one software make, and what they don't explain.
@@ -173,46 +165,57 @@ pub(super) fn corrections(rows: &[&Measured]) -> (Vec<Correction>, Vec<Refused>)
     let Some(first) = rows.first() else {
         return (Vec::new(), Vec::new());
     };
-    let refused = |constants: Vec<Constant>, why: &str| -> Vec<Refused> {
-        let refused = |constant| Refused {
-            what: format!("{} {constant}", first.software),
-            why: why.to_owned(),
-        };
-        constants.into_iter().map(refused).collect()
+    let refused = |constant: Constant, why: &str| Refused {
+        what: format!("{} {constant}", first.software),
+        why: why.to_owned(),
     };
-    let errors = match Errors::of(rows) {
-        Ok(errors) => errors,
-        Err(why) => return (Vec::new(), refused(first.constants(tried(rows)), &why)),
-    };
-    let how = errors.how;
-    let found: Result<Vec<Correction>, String> = errors
-        .corrections(rows)
+    let (factor, beside) = (
+        Constant::allocator(first.gpus),
+        Constant::beside(first.server, first.gpus),
+    );
+    let has_whole = rows.iter().any(|row| row.whole);
+    let all = [(factor, !first.server), (beside, has_whole)];
+    let all = all
         .into_iter()
-        .map(|correction| correction.check().map(|()| correction))
-        .collect();
-    match found {
-        Ok(corrections) => {
-            let without = errors.without(tried(rows)).filter(|_| !first.server);
-            let left = without.map(|(other, why)| refused(first.constants(other), &why));
-            (corrections, left.unwrap_or_default())
+        .filter(|(_, can)| *can)
+        .map(|(constant, _)| constant);
+    let found = match Errors::of(rows) {
+        Ok(found) => found,
+        Err(why) => return (Vec::new(), all.map(|constant| refused(constant, &why)).collect()),
+    };
+    let (mut corrections, mut left) = (Vec::new(), Vec::new());
+    for constant in all {
+        let taken = found.how == How::Both || (found.how == How::Factor) == (constant == factor);
+        let correction = Correction {
+            framework: first.software.clone(),
+            constant,
+            change: found.change(rows, constant == factor),
+            rows: rows.len(),
+            error_before: rounded(found.before),
+            error_after: rounded(found.after),
+        };
+        match correction.check() {
+            _ if !taken => left.push(refused(constant, &found.instead())),
+            Ok(()) => corrections.push(correction),
+            Err(why) => left.push(refused(constant, &why)),
         }
-        Err(why) => (Vec::new(), refused(first.constants(how), &why)),
     }
+    // Half of two is none.
+    if found.how == How::Both && corrections.len() < 2 {
+        let why = "it explains the rows only together with the other";
+        left.extend(
+            corrections
+                .drain(..)
+                .map(|correction| refused(correction.constant, why)),
+        );
+    }
+    (corrections, left)
 }
 
-/// All that rows can say something of.
-fn tried(rows: &[&Measured]) -> How {
-    match rows.iter().filter(|row| row.whole).count() {
-        0 => How::Factor,
-        few if few < FEWEST_ROWS && few < rows.len() => How::Factor,
-        _ if rows.len() < ROWS_FOR_BOTH => How::Constant,
-        _ => How::Both,
-    }
-}
-
-/// The terms that explain rows, and how far off those are with which, in per cent.
+/// What explains rows, and how far off they are with what, in per cent.
 struct Errors {
     how: How,
+    fitted: Fitted,
     before: f64,
     after: f64,
     by_factor: f64,
@@ -223,43 +226,48 @@ impl Errors {
     fn of(rows: &[&Measured]) -> Result<Self, String> {
         let count = rows.len();
         if count < FEWEST_ROWS {
-            return Err(format!("{count} rows, and at least {FEWEST_ROWS} are needed"));
+            return Err(format!("{count} of at least {FEWEST_ROWS} rows"));
         }
-        let before = 100.0 * off(Fitted::default(), rows) / count as f64;
+        let before = 100.0 * off(PREDICTED, rows) / count as f64;
+        let whole = rows.iter().filter(|row| row.whole).count();
+        let is_server = rows.iter().any(|row| row.server);
         let error = |how: How, tried: bool| tried.then(|| how.error(rows)).flatten().unwrap_or(f64::INFINITY);
         let by_factor = error(How::Factor, true);
-        let by_constant = error(How::Constant, tried(rows) != How::Factor);
-        let by_both = error(How::Both, tried(rows) == How::Both);
-        let (one, after) = match by_constant < by_factor {
-            true => (How::Constant, by_constant),
-            false => (How::Factor, by_factor),
-        };
-        let explains = |error: f64, than: f64| than > NOTHING && error < WORTH_IT * than;
-        let (how, after) = match explains(by_both, after) {
-            true => (How::Both, by_both),
-            false => (one, after),
-        };
-        let is_server = rows.iter().any(|row| row.server);
-        if is_server && explains(after, by_constant) && explains(after, before) {
-            return Err(format!(
-                "what the rows have beyond the prediction grows with weights and cache, which no constant explains: \
-                 {count} rows are {before:.1} % off as it is, {by_constant:.1} % with a constant and {after:.1} % with a \
-                 factor; check the format of the weights and the tokens of the rows"
-            ));
-        }
-        let (how, after) = if is_server {
-            (How::Constant, by_constant)
-        } else {
-            (how, after)
+        let by_constant = error(How::Constant, whole >= FEWEST_ROWS);
+        let by_both = error(How::Both, whole >= FEWEST_ROWS && count >= ROWS_FOR_BOTH);
+        let one = by_factor.min(by_constant);
+        let (how, after) = match () {
+            () if one > NOTHING && by_both < WORTH_IT * one => (How::Both, by_both),
+            () if by_constant < by_factor => (How::Constant, by_constant),
+            () => (How::Factor, by_factor),
         };
         if after >= WORTH_IT * before {
             return Err(format!(
-                "it would not help: {count} rows are {before:.1} % off as it is, and {after:.1} % if each is predicted \
-                 from the others"
+                "it would not help: {count} rows are {before:.1} % off as it is, and {after:.1} % if those of each model \
+                 are predicted from the others"
             ));
         }
+        let sizes = || rows.iter().map(|row| row.inside.middle);
+        let (least, most) = (sizes().fold(f64::INFINITY, f64::min), sizes().fold(0.0, f64::max));
+        let alike = whole == count && most < SPREAD * least;
+        if alike || (how != How::Both && whole > 0 && one > CLEARLY * by_factor.max(by_constant)) {
+            return Err(format!(
+                "the rows don't tell what grows with the job from what does not: {count} jobs of {least:.1} to {most:.1} \
+                 GiB are {by_factor:.1} % off with a factor and {by_constant:.1} % with a constant; measure larger and \
+                 smaller ones"
+            ));
+        }
+        if is_server && how != How::Constant {
+            return Err(format!(
+                "what the rows have beyond the prediction grows with weights and cache, which no constant explains: they \
+                 are {before:.1} % off as it is, {by_constant:.1} % with a constant and {after:.1} % with a factor; check \
+                 the format of the weights and the tokens"
+            ));
+        }
+        let fitted = how.fit(rows).ok_or("the rows give no figure")?;
         Ok(Errors {
             how,
+            fitted,
             before,
             after,
             by_factor,
@@ -267,80 +275,49 @@ impl Errors {
         })
     }
 
-    /// The term that was tried, and why it is not among those that were taken.
-    fn without(&self, tried: How) -> Option<(How, String)> {
-        let (other, error) = match self.how {
-            How::Factor if tried != How::Factor => (How::Constant, self.by_constant),
-            How::Constant => (How::Factor, self.by_factor),
-            How::Factor | How::Both => return None,
-        };
-        let why = format!(
-            "the rows are {error:.1} % off with it alone, and {:.1} % with the other term alone",
-            self.after
-        );
-        Some((other, why))
+    /// The middle, and a bound that covers the rows.
+    fn change(&self, rows: &[&Measured], is_factor: bool) -> Level {
+        let Fitted { factor, more } = self.fitted;
+        let needed = rows.iter().map(|row| {
+            let beside = row.beside.safe + if row.whole { more } else { 0.0 };
+            match is_factor {
+                true => (row.peak - beside) / row.inside.safe,
+                false if self.how == How::Constant && row.whole => {
+                    row.peak - row.inside.safe - row.beside.safe
+                }
+                // The bound of the factor covers the row.
+                false => more,
+            }
+        });
+        let middle = rounded(if is_factor { factor } else { more });
+        let covers = needed.fold(middle, f64::max);
+        Level {
+            middle,
+            // Never rounded down.
+            safe: if covers > middle {
+                (covers * 1e4).ceil() / 1e4
+            } else {
+                middle
+            },
+        }
     }
 
-    fn corrections(&self, rows: &[&Measured]) -> Vec<Correction> {
-        let (Some(first), Some(fitted)) = (rows.first(), self.how.fit(rows)) else {
-            return Vec::new();
+    /// Why a term is not among those that were taken.
+    fn instead(&self) -> String {
+        let (with, instead) = match self.how {
+            How::Factor => (self.by_constant, self.by_factor),
+            How::Constant | How::Both => (self.by_factor, self.by_constant),
         };
-        let correction = |how: How, before: Level, middle: f64, covers: f64| {
-            let safe = match rows.len() < ROWS_TO_LOWER_A_BOUND {
-                true => covers.max(before.safe),
-                false => covers,
-            };
-            let constant = first.constants(how).into_iter().next()?;
-            Some(Correction {
-                framework: first.software.clone(),
-                constant,
-                before: before.rounded(),
-                after: Level { middle, safe }.rounded(),
-                rows: rows.len(),
-                error_before: rounded(self.before),
-                error_after: rounded(self.after),
-            })
-        };
-        let largest = |values: &mut dyn Iterator<Item = f64>| values.fold(0.0, f64::max);
-        let factor = fitted.factor.and_then(|middle| {
-            let before = Level {
-                middle: 1.0,
-                safe: 1.0,
-            };
-            let over = |row: &&Measured| (row.peak - fitted.outside(row)) / row.inside.safe;
-            correction(How::Factor, before, middle, largest(&mut rows.iter().map(over)))
-        });
-        let constant = fitted.constant.and_then(|middle| {
-            let whole = || rows.iter().filter(|row| row.whole);
-            let before = Level {
-                middle: median(whole().map(|row| row.outside.middle))?,
-                safe: largest(&mut whole().map(|row| row.outside.safe)),
-            };
-            let covers = match factor {
-                // The bound of the factor covers the rows.
-                Some(_) => middle,
-                None => largest(&mut whole().map(|row| row.peak - row.inside.middle)),
-            };
-            correction(How::Constant, before, middle, covers.max(middle))
-        });
-        factor.into_iter().chain(constant).collect()
+        format!("the rows are {with:.1} % off with it alone, and {instead:.1} % with the other alone")
     }
+}
+
+fn rounded(figure: f64) -> f64 {
+    (figure * 1e4).round() / 1e4
 }
 
 impl Measured {
     fn is_like(&self, other: &Self) -> bool {
         (&self.software, self.gpus > 1) == (&other.software, other.gpus > 1)
-    }
-
-    /// The constants of its software that stand for such terms.
-    fn constants(&self, how: How) -> Vec<Constant> {
-        if self.server {
-            return vec![Constant::engine(self.gpus)];
-        }
-        match how {
-            How::Factor => vec![Constant::allocator(self.gpus)],
-            How::Constant => vec![Constant::context(self.gpus)],
-            How::Both => vec![Constant::allocator(self.gpus), Constant::context(self.gpus)],
-        }
     }
 }

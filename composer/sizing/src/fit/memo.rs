@@ -232,7 +232,7 @@ impl<'a> Memo<'a> {
         match (self.job, division) {
             (Job::Training(job), Division::Training(ways)) => {
                 let found = overhead::safe(card, &job.software(), &ways);
-                self.calibration.outside_safe(&job.framework, ways.gpus(), found)
+                self.calibration.beside_safe(&job.framework, ways.gpus(), found)
             }
             (Job::Inference(_) | Job::Training(_), _) => Bytes(0),
         }

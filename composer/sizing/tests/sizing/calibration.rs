@@ -13,7 +13,7 @@ use poolwright_sizing::{
 use proptest::prelude::*;
 
 const COLUMNS: &str = "id,model,params,layers,hidden,heads,kv_heads,head_dim,ffn,vocab,tied,mlp,task,precision,\
-                       micro_batch,seq_len,gen_tokens,shard_ranks,recompute,attention,loss,metric,engine,peak_gib";
+                       micro_batch,seq_len,gen_tokens,shard_ranks,recompute,attention,loss,metric,vendor,engine,peak_gib";
 
 fn model() -> Model {
     Catalogue::builtin().resolve("Llama-3.2-1B").unwrap()
@@ -68,7 +68,7 @@ fn predicted(seq_len: u64) -> (f64, f64) {
 
 fn training_row(id: &str, seq_len: u64, metric: &str, peak: f64) -> String {
     let architecture = architecture(&model());
-    format!("{id},{architecture},full,bf16,1,{seq_len},,1,none,flash,full_fp32,{metric},,{peak}")
+    format!("{id},{architecture},full,bf16,1,{seq_len},,1,none,flash,full_fp32,{metric},,,{peak}")
 }
 
 /// A training step on one GPU whose allocator reserved so many times what is predicted.
@@ -76,29 +76,24 @@ fn trained(id: &str, seq_len: u64, factor: f64) -> String {
     training_row(id, seq_len, "reserved", predicted(seq_len).0 * factor)
 }
 
-/// The same, seen from outside, with so many GiB beside the allocator; `None`: as predicted.
-fn seen(id: &str, seq_len: u64, factor: f64, beside: Option<f64>) -> String {
+/// The same, seen from outside, with so many GiB more beside it than is predicted.
+fn seen(id: &str, seq_len: u64, factor: f64, more: f64) -> String {
     let (reserved, outside) = predicted(seq_len);
-    training_row(
-        id,
-        seq_len,
-        "device",
-        reserved * factor + beside.unwrap_or(outside),
-    )
+    training_row(id, seq_len, "device", reserved * factor + outside + more)
 }
 
-/// Serving on one GPU by an engine that held so many GiB beside weights and cache.
-fn served(id: &str, requests: u64, held: f64) -> String {
+/// Serving on one GPU by an engine that held so many GiB beside what is predicted.
+fn served(id: &str, requests: u64, more: f64) -> String {
     let job = Inference {
         prompt_tokens: 1000,
         generated_tokens: 24,
         concurrency: requests,
         ..Inference::default()
     };
-    let terms = inference::tensors(&model(), &job, Layout::SINGLE).unwrap();
-    let peak = terms.iter().map(|term| term.point.gib()).sum::<f64>() + held;
+    let estimate = inference::estimate(&model(), &job, Layout::SINGLE, Card::from("NVIDIA")).unwrap();
+    let peak = estimate.point.gib() + more;
     let architecture = architecture(&model());
-    format!("{id},{architecture},infer,,{requests},1000,24,1,,,,device,vllm-0.11,{peak}")
+    format!("{id},{architecture},infer,,{requests},1000,24,1,,,,device,,vllm-0.11,{peak}")
 }
 
 /// The bound that `size --batch` has for a row.
@@ -135,12 +130,11 @@ fn rows_correct_a_constant_and_the_estimates_say_so() {
         (correction.constant, correction.rows),
         (Constant::AllocatorAlone, 4)
     );
-    // The median, which one odd row moves little; a bound that covers that row, and is not lowered by so few.
-    assert!((correction.after.middle - 1.025).abs() < 1e-4, "{correction:?}");
-    let bound = predicted(8192).0 * 1.3;
-    let found_bound = batch_safe(&rows[3]) * correction.after.safe;
+    // The median, which one odd row moves little; a bound that covers that row.
+    assert!((correction.change.middle - 1.025).abs() < 1e-4, "{correction:?}");
+    let bound = batch_safe(&rows[3]) * correction.change.safe;
     assert!(
-        found_bound >= bound - 1e-3 && correction.after.safe >= 1.0,
+        bound >= predicted(8192).0 * 1.3 && correction.change.safe > 1.025,
         "{correction:?}"
     );
     assert!(correction.error_after < correction.error_before, "{correction:?}");
@@ -178,7 +172,7 @@ fn rows_correct_a_constant_and_the_estimates_say_so() {
 #[test]
 fn what_an_engine_holds_is_corrected_from_outside() {
     let rows: Vec<String> = (1..=12)
-        .map(|n| served(&format!("s{n}"), n, 3.0 + 0.01 * n as f64))
+        .map(|n| served(&format!("s{n}"), 8 * n, 0.5 + 0.01 * n as f64))
         .collect();
     let found = calibrated(&rows);
     let correction = &found.calibration.corrections[0];
@@ -186,16 +180,19 @@ fn what_an_engine_holds_is_corrected_from_outside() {
         (correction.framework.as_str(), correction.constant),
         ("vllm-0.11", Constant::EngineAlone)
     );
-    assert!((correction.after.middle - 3.065).abs() < 1e-3, "{correction:?}");
-    // So many rows may lower the bound.
-    assert!(
-        (correction.after.safe - 3.12).abs() < 1e-3 && correction.before.safe > 5.0,
-        "{correction:?}"
-    );
+    // The bound keeps its distance, which covers all rows.
+    assert!((correction.change.middle - 0.565).abs() < 1e-3, "{correction:?}");
+    assert_eq!(correction.change.safe, correction.change.middle);
     let offers = [Offer::of(Profiles::builtin().by_name("l4-24gb").unwrap(), None)];
     let job = Job::Inference(Inference::default());
     let corrected = fit_calibrated(&model(), &job, &offers, Limits::default(), &found.calibration).unwrap();
-    let terms = &corrected.candidates[0].estimate.terms;
+    let plain = fit(&model(), &job, &offers, Limits::default()).unwrap();
+    let estimate = |fit: &poolwright_sizing::Fit| fit.candidates[0].estimate.clone();
+    let (terms, more) = (
+        estimate(&corrected).terms,
+        estimate(&corrected).point.gib() - estimate(&plain).point.gib(),
+    );
+    assert!((more - 0.565).abs() < 1e-3, "{more}");
     assert!(
         terms
             .iter()
@@ -216,7 +213,7 @@ fn explained(rows: &[String]) -> (Vec<(Constant, f64)>, Vec<String>) {
     let corrected = found.calibration.corrections.iter();
     let refused = found.refused_corrections.iter();
     (
-        corrected.map(|c| (c.constant, c.after.middle)).collect(),
+        corrected.map(|c| (c.constant, c.change.middle)).collect(),
         refused
             .map(|refused| format!("{}: {}", refused.what, refused.why))
             .collect(),
@@ -238,24 +235,24 @@ fn what_grows_with_the_tensors_is_a_factor_and_what_does_not_is_the_context() {
             .all(|(a, b)| a.0 == b.0 && (a.1 - b.1).abs() < 2e-3);
         assert!(found.len() == expected.len() && same, "{found:?}");
     };
-    let (found, refused) = explained(&rows(&|id, length| seen(id, length, 1.1, None)));
+    let (found, refused) = explained(&rows(&|id, length| seen(id, length, 1.1, 0.0)));
     is(&found, &[(Constant::AllocatorAlone, 1.1)]);
     assert!(
         refused[0].starts_with("pytorch context-alone: the rows are") && refused.len() == 1,
         "{refused:?}"
     );
 
-    let (found, refused) = explained(&rows(&|id, length| seen(id, length, 1.0, Some(1.5))));
-    is(&found, &[(Constant::ContextAlone, 1.5)]);
+    let (found, refused) = explained(&rows(&|id, length| seen(id, length, 1.0, 0.75)));
+    is(&found, &[(Constant::ContextAlone, 0.75)]);
     assert!(
         refused[0].starts_with("pytorch allocator-alone: the rows are"),
         "{refused:?}"
     );
 
-    let (found, refused) = explained(&rows(&|id, length| seen(id, length, 1.1, Some(1.5))));
+    let (found, refused) = explained(&rows(&|id, length| seen(id, length, 1.1, 0.75)));
     is(
         &found,
-        &[(Constant::AllocatorAlone, 1.1), (Constant::ContextAlone, 1.5)],
+        &[(Constant::AllocatorAlone, 1.1), (Constant::ContextAlone, 0.75)],
     );
     assert!(refused.is_empty(), "{refused:?}");
 
@@ -266,12 +263,12 @@ fn what_grows_with_the_tensors_is_a_factor_and_what_does_not_is_the_context() {
         trained("c", 8192, 1.1),
     ]
     .into_iter()
-    .chain([512, 2048, 8192].map(|length| seen(&format!("s{length}"), length, 1.1, Some(1.5))))
+    .chain([512, 2048, 8192].map(|length| seen(&format!("s{length}"), length, 1.1, 0.75)))
     .collect();
     let (found, _) = explained(&mixed);
     is(
         &found,
-        &[(Constant::AllocatorAlone, 1.1), (Constant::ContextAlone, 1.5)],
+        &[(Constant::AllocatorAlone, 1.1), (Constant::ContextAlone, 0.75)],
     );
 }
 
@@ -279,13 +276,7 @@ fn what_grows_with_the_tensors_is_a_factor_and_what_does_not_is_the_context() {
 #[test]
 fn what_grows_with_a_servers_cache_is_no_constant_of_it() {
     let rows: Vec<String> = (1..=12)
-        .map(|n| {
-            served(
-                &format!("s{n}"),
-                8 * n,
-                5.0 + 0.05 * f64::from(u32::try_from(n * n).unwrap()),
-            )
-        })
+        .map(|n| served(&format!("s{n}"), 8 * n, 0.25 * n as f64))
         .collect();
     let (found, refused) = explained(&rows);
     assert!(found.is_empty(), "{found:?}");
@@ -293,6 +284,21 @@ fn what_grows_with_a_servers_cache_is_no_constant_of_it() {
         refused[0].starts_with("vllm-0.11 engine-alone: what the rows have beyond"),
         "{refused:?}"
     );
+}
+
+/// Jobs of one size show no difference between a factor and a constant, so neither is corrected.
+#[test]
+fn rows_that_do_not_tell_the_terms_apart_correct_nothing() {
+    let same = [1024, 1024, 1024, 1030].map(|length| seen("r", length, 1.08, 0.0));
+    let servers = [1, 1, 2, 2].map(|requests| served("s", requests, 2.0));
+    for rows in [same, servers] {
+        let (found, refused) = explained(&rows);
+        assert!(found.is_empty(), "{found:?}");
+        assert!(
+            refused.iter().all(|why| why.contains("don't tell what grows")),
+            "{refused:?}"
+        );
+    }
 }
 
 #[test]
@@ -304,7 +310,7 @@ fn what_is_out_of_limits_or_does_not_help_is_refused_with_its_reason() {
     };
     assert!(why(&[trained("a", 1024, 1.05), trained("b", 2048, 1.05)]).contains("at least 3"));
     let much: Vec<String> = (1..5).map(|n| trained("x", 1024 * n, 1.8)).collect();
-    assert!(why(&much).contains("out of the limits, 0.700 to 1.6"));
+    assert!(why(&much).contains("out of the limits, x 0.700 to x 1.600"));
     // All over the place: the others do not tell the next.
     let scattered = [("a", 0.7), ("b", 1.3), ("c", 1.0), ("d", 1.02)];
     let scattered = scattered.map(|(id, factor)| trained(id, 2048, factor));
@@ -326,6 +332,7 @@ fn what_is_out_of_limits_or_does_not_help_is_refused_with_its_reason() {
         (vec![("peak_gib", "1e300")], "at most 10000"),
         (vec![("peak_gib", "=cmd()")], "above 0"),
         (vec![("peak_gib", "500")], "another job"),
+        (vec![("vendor", "foo"), ("metric", "device")], "a vendor of GPUs"),
         (vec![("metric", "allocated")], "no constant"),
         (vec![("metric", "")], "reserved, device"),
         (vec![("hidden", "1000000000000000000000000000000")], "hidden"),
@@ -337,7 +344,7 @@ fn what_is_out_of_limits_or_does_not_help_is_refused_with_its_reason() {
         ),
         (
             vec![("task", "infer"), ("engine", "vllm-0.11"), ("peak_gib", "5")],
-            "seen from outside",
+            "reserves its share",
         ),
     ] {
         let found = calibrated(&[row(&changes)]);
@@ -351,20 +358,29 @@ fn what_is_out_of_limits_or_does_not_help_is_refused_with_its_reason() {
 
 #[test]
 fn a_file_that_somebody_wrote_is_held_to_the_same_limits() {
-    let correction = |middle: f64, safe: f64| {
+    let correction_of = |framework: &str, constant: &str, middle: f64, safe: f64| {
         serde_json::json!({
-            "framework": "pytorch", "constant": "context-alone", "rows": 3, "error_before": 1.0, "error_after": 0.5,
-            "before": {"middle": 1.1, "safe": 1.25}, "after": {"middle": middle, "safe": safe},
+            "framework": framework, "constant": constant, "rows": 3, "error_before": 1.0, "error_after": 0.5,
+            "change": {"middle": middle, "safe": safe},
         })
     };
+    let correction = |middle, safe| correction_of("pytorch", "context-alone", middle, safe);
     let file =
         |corrections: &[serde_json::Value]| serde_json::json!({"corrections": corrections}).to_string();
     let refused = |text: &str| Calibration::parse("c.json", text).unwrap_err().to_string();
     assert!(Calibration::parse("c.json", &file(&[correction(1.05, 1.2)])).is_ok());
-    assert!(refused(&file(&[correction(0.05, 1.2)])).contains("out of the limits"));
+    assert!(refused(&file(&[correction(-0.6, 1.2)])).contains("out of the limits"));
     assert!(refused(&file(&[correction(1.2, 1.1)])).contains("bound"));
     assert!(refused(&file(&[correction(1.2, 1e308)])).contains("bound"));
     assert!(refused(&file(&[correction(1.1, 1.2), correction(1.2, 1.3)])).contains("twice"));
+    for (framework, constant) in [
+        ("foo", "context-alone"),
+        ("pytorch", "engine-alone"),
+        ("vllm-0.11", "allocator-alone"),
+    ] {
+        let text = file(&[correction_of(framework, constant, 1.0, 1.0)]);
+        assert!(refused(&text).contains("no such constant"), "{text}");
+    }
     for text in [
         "",
         "{}",
@@ -382,7 +398,7 @@ proptest! {
     /// Whatever stands in a file, nothing panics and nothing out of limits comes out.
     #[test]
     fn any_table_is_read_or_refused(
-        cells in proptest::collection::vec(proptest::collection::vec("[-0-9a-z.\"=eE, ]{0,8}", 24), 0..6),
+        cells in proptest::collection::vec(proptest::collection::vec("[-0-9a-z.\"=eE, ]{0,8}", 25), 0..6),
         factors in proptest::collection::vec(0.1f64..4.0, 0..12),
     ) {
         let mut rows: Vec<String> = cells.iter().map(|row| row.join(",")).collect();

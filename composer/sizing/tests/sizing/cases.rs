@@ -139,7 +139,7 @@ fn rows_that_contradict_themselves_are_refused() {
 }
 
 /// Where the tables of measured cases lie, if they do.
-fn shared() -> Option<PathBuf> {
+pub fn shared() -> Option<PathBuf> {
     let beside = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared");
     let dir = std::env::var_os("POOLWRIGHT_SHARED").map_or(beside, PathBuf::from);
     dir.join("sizing/cases.csv").is_file().then_some(dir)

@@ -1,7 +1,9 @@
 //! Public start-up logs of vLLM: its weights, and its cache in tokens.
 
+use crate::left_out::{Said, left_out};
 use poolwright_model::profile::Profiles;
 use poolwright_model::units::Bytes;
+use poolwright_sizing::constants::Constants;
 use poolwright_sizing::csv::{self, Row};
 use poolwright_sizing::inference::{self, Layout, cache_tokens};
 use poolwright_sizing::job::WeightFormat;
@@ -21,6 +23,8 @@ struct Errors {
     row: String,
     weights: Option<f64>,
     tokens: Option<f64>,
+    /// What the room for the cache says of the engine's bytes a logit, where logits are the largest.
+    sampler: Option<(String, Said)>,
 }
 
 /// FP8 in the MLPs of all layers but the first and the last.
@@ -86,7 +90,35 @@ fn errors(row: &Row<'_>) -> Errors {
     let token = cache.point.gib() / (job.prompt_tokens + job.generated_tokens) as f64;
     let room = number("cache_gib").filter(|_| model.window.is_none());
     let printed = number("cache_tokens").or(room.map(|room| room / token));
+    let tokens = found
+        .zip(printed)
+        .map(|(found, printed)| off(found as f64, printed));
+    let profiled = Constants::builtin()
+        .serving
+        .engine(&job.engine)
+        .unwrap()
+        .profiled
+        .as_ref();
+    let per_logit = profiled.unwrap().sampler.value;
+    let activations = estimate
+        .terms
+        .iter()
+        .find(|term| term.name == "activations")
+        .unwrap();
+    let sampler = tokens
+        .zip(printed)
+        .filter(|_| activations.formula.contains(" logits x "));
+    let sampler = sampler.map(|(error, printed)| {
+        let (room, each) = (printed * token, activations.point.gib() / per_logit);
+        let said = Said {
+            model: row.get("model").unwrap().to_owned(),
+            constant: per_logit + error * room / each,
+            weight: each / room,
+        };
+        (job.engine.clone(), said)
+    });
     Errors {
+        sampler,
         row: format!(
             "{} {} x {} {}",
             row.get("named").unwrap(),
@@ -95,9 +127,7 @@ fn errors(row: &Row<'_>) -> Errors {
             row.get("version").unwrap_or("?")
         ),
         weights: number("weights_gib").map(|printed| off(held.point.gib(), printed)),
-        tokens: found
-            .zip(printed)
-            .map(|(found, printed)| off(found as f64, printed)),
+        tokens,
     }
 }
 
@@ -161,4 +191,29 @@ fn what_does_not_start_does_not_fit() {
     assert!(!fits("gpt-oss-120b", "h100-sxm5-80gb", 131_072));
     assert!(fits("Llama-3.1-8B", "rtx-4090-24gb", 8192));
     assert!(fits("Llama-3.1-8B", "l4-24gb", 8192));
+}
+
+/// Each model's cache, with what the others say of the sampler.
+#[test]
+fn bytes_a_logit_hold_for_models_that_they_were_not_fitted_on() {
+    for engine in ["vllm-0.11", "vllm-0.22"] {
+        let mut rows = Vec::new();
+        csv::read(LOGS, |row| {
+            let found = errors(row).sampler.filter(|(of, _)| of == engine);
+            rows.extend(found.map(|(_, said)| said));
+        })
+        .unwrap();
+        let engines = &Constants::builtin().serving;
+        let value = engines
+            .engine(engine)
+            .unwrap()
+            .profiled
+            .as_ref()
+            .unwrap()
+            .sampler
+            .value;
+        let (line, error) = left_out(&format!("{engine}: bytes a logit"), value, &rows);
+        println!("{line}");
+        assert!(error <= 5.0, "{line}");
+    }
 }

@@ -7,6 +7,7 @@ mod cases;
 mod formula;
 mod gathered;
 mod layouts;
+mod left_out;
 mod logs;
 mod phases;
 mod properties;

@@ -322,8 +322,7 @@ fn sets_for_a_chosen_engine_start_by_themselves() {
     assert!(more == 0 && enough > 10, "{more} {enough}");
     // Also with constants measured here.
     let measured = r#"{"corrections": [{"framework": "vllm-0.11", "constant": "engine-alone", "rows": 4,
-        "error_before": 5.0, "error_after": 1.0, "before": {"middle": 5.9, "safe": 7.2},
-        "after": {"middle": 12.0, "safe": 20.0}}]}"#;
+        "error_before": 5.0, "error_after": 1.0, "change": {"middle": 6.1, "safe": 12.8}}]}"#;
     let calibration = Calibration::parse("here", measured).unwrap();
     let measured = fit_calibrated(&model, &chosen, &everything(), slots(8), &calibration).unwrap();
     let alone = measured

@@ -123,7 +123,7 @@ async fn phases_that_nobody_could_follow_are_refused() {
 async fn a_manager_sizes_with_the_constants_of_its_site_and_says_so() {
     let measured = json!({"corrections": [{
         "framework": "vllm-0.11", "constant": "engine-alone", "rows": 4, "error_before": 5.0, "error_after": 1.0,
-        "before": {"middle": 5.9, "safe": 7.2}, "after": {"middle": 12.0, "safe": 20.0},
+        "change": {"middle": 6.1, "safe": 12.8},
     }]});
     let needs = async |calibration: Calibration| {
         let mut pool = Pool::bare(
@@ -148,7 +148,7 @@ async fn a_manager_sizes_with_the_constants_of_its_site_and_says_so() {
     assert_eq!(told(&before.explanation), None);
     let told = told(&after.explanation).unwrap();
     assert!(
-        told.contains("5.900 GiB -> 12.000 GiB") && told.ends_with("in here.json"),
+        told.contains("+6.100 GiB") && told.ends_with("in here.json"),
         "{told}"
     );
 }
