@@ -173,7 +173,8 @@ pub(super) fn corrections(rows: &[&Measured]) -> (Vec<Correction>, Vec<Refused>)
         Constant::allocator(first.gpus),
         Constant::beside(first.server, first.gpus),
     );
-    let has_whole = rows.iter().any(|row| row.whole);
+    let whole = rows.iter().filter(|row| row.whole).count();
+    let has_whole = whole > 0 && whole >= FEWEST_ROWS.min(rows.len());
     let all = [(factor, !first.server), (beside, has_whole)];
     let all = all
         .into_iter()

@@ -265,6 +265,10 @@ fn what_grows_with_the_tensors_is_a_factor_and_what_does_not_is_the_context() {
     .into_iter()
     .chain([512, 2048, 8192].map(|length| seen(&format!("s{length}"), length, 1.1, 0.75)))
     .collect();
+    let few = [&mixed[..3], &mixed[3..4]].concat();
+    let (found, refused) = explained(&few);
+    is(&found, &[(Constant::AllocatorAlone, 1.1)]);
+    assert!(refused.is_empty(), "{refused:?}");
     let (found, _) = explained(&mixed);
     is(
         &found,
