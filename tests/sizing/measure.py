@@ -128,7 +128,7 @@ def measured(number):
         return None
     if ended.returncode not in (0, NO_ROOM):
         sys.exit(f"case {number} failed with exit code {ended.returncode}; its error is above")
-    return json.loads(ended.stdout) if ended.returncode == 0 else None
+    return json.loads(ended.stdout.splitlines()[-1]) if ended.returncode == 0 else None
 
 
 def main():

@@ -392,13 +392,19 @@ async fn stop(composer: Composer, api: ServedApi, rack: Option<ServedRack>) {
 
 /// Serves the rack where it was served before, because the manager knows its endpoints by their addresses.
 async fn start_rack(named: &str, rack: Rack, data_dir: &Path) -> Result<ServedRack, Failure> {
-    let listen = wire_up::last_address(data_dir).unwrap_or(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)));
+    let last = wire_up::last_address(data_dir);
+    let listen = last.unwrap_or(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)));
     let serving = RackServing {
         listen,
         data_dir: Some(data_dir.to_owned()),
         fault_control: false,
     };
-    let running = wire_up::serve_rack(rack, serving).await?;
+    let running = wire_up::serve_rack(rack, serving).await.map_err(|failure| match last {
+        Some(last) if failure.code == ExitCode::Unavailable => failure.with_hint(format!(
+            "the rack comes back to {last}; end what listens there (ss -ltnp), or start with another --data-dir"
+        )),
+        _ => failure,
+    })?;
     say(&format!(
         "emulated rack {named}: {}",
         counted(running.endpoints().len(), "endpoint")

@@ -180,3 +180,21 @@ async fn nobody_is_answered_before_all_of_its_rack_is_known() {
     );
     assert_eq!(server.terminate().await, 0);
 }
+
+#[tokio::test]
+async fn a_rack_whose_address_is_taken_meanwhile_is_refused_with_the_next_step() {
+    let folder = tempfile::tempdir().unwrap();
+    let manager = Manager::start(folder.path(), &["--rack", "small"]).await;
+    assert_eq!(manager.server.terminate().await, 0);
+    let endpoints = std::fs::read_to_string(folder.path().join("rack/endpoints.json")).unwrap();
+    let endpoints: serde_json::Value = serde_json::from_str(&endpoints).unwrap();
+    let url = endpoints["endpoints"][0]["url"].as_str().unwrap();
+    let address = url.strip_prefix("https://").unwrap();
+    let _other = std::net::TcpListener::bind(address).unwrap();
+    let dir = folder.path().display();
+    run(&format!(
+        "serve --data-dir {dir} --listen 127.0.0.1:0 --rack small"
+    ))
+    .await
+    .refused(6, &[address, "ss -ltnp", "another --data-dir"]);
+}

@@ -217,7 +217,7 @@ async fn measured_peaks_correct_constants_and_every_estimate_says_so() {
             "{id},full,1235814400,16,2048,32,8,8192,128256,swiglu,1,{seq_len},1,bf16,none,{metric},{peak}\n"
         )
     };
-    // As if 0.98 of what is predicted had been measured.
+    // Peaks of 0.98 of the prediction.
     let cases: String = [1024, 2048, 4096]
         .map(|n| case(&format!("c{n}"), n, "reserved", 1.0))
         .concat();
@@ -265,6 +265,8 @@ async fn measured_peaks_correct_constants_and_every_estimate_says_so() {
     run(&calibrated)
         .await
         .refused(2, &["here.json", "size calibrate"]);
+    let refused = run(&format!("{line} -o csv")).await;
+    refused.expect(2, &["odd: ", "the reasons are above"]);
     run("size calibrate no-such.csv")
         .await
         .refused(3, &["no-such.csv"]);

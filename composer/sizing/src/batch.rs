@@ -3,12 +3,12 @@
 //! A case asks for what a measurement printed: the peak of tensors, what the caching allocator reserved, or the memory of
 //! the process. A case that cannot be sized is refused with its reason; the others go on.
 
-use crate::calibration::{Calibration, Level, is_server, names_beside};
+use crate::calibration::{Calibration, is_server, overhead_terms};
 use crate::catalogue::Catalogue;
 use crate::constants::Constants;
 use crate::csv::{self, CsvError, Row};
 use crate::error::SizingError;
-use crate::estimate::Term;
+use crate::estimate::{Level, Term};
 use crate::features::{Features, Mlp, Norm};
 use crate::hub_config;
 use crate::inference::{self, Layout};
@@ -138,14 +138,14 @@ fn predict(row: &Row<'_>, calibration: &Calibration) -> Result<Prediction, Sizin
     let case = case(row)?;
     let found = held(row, &case, metric)?;
     let (software, gpus) = (case.software(), case.parallel.gpus());
-    let (inside, beside) = match metric {
+    let (inside, overhead) = match metric {
         Metric::Allocated => (found.tensors, None),
         Metric::Reserved | Metric::Device => (
             calibration.reserved(software, gpus, found.reserved, found.tensors.safe),
-            (metric == Metric::Device).then(|| calibration.beside(software, gpus, found.beside)),
+            (metric == Metric::Device).then(|| calibration.overhead(software, gpus, found.overhead)),
         ),
     };
-    let all = beside.map_or(inside, |beside| inside + beside);
+    let all = overhead.map_or(inside, |overhead| inside + overhead);
     Ok(Prediction {
         point: Bytes::from_gib(all.middle),
         safe: Bytes::from_gib(all.safe),
@@ -157,7 +157,7 @@ pub(crate) fn metric(row: &Row<'_>) -> Result<Option<Metric>, SizingError> {
 }
 
 impl Case {
-    /// Under what its constants are corrected.
+    /// The framework or engine, by the name in corrections.
     pub fn software(&self) -> &str {
         match &self.job {
             Job::Inference(job) => &job.engine,
@@ -166,14 +166,14 @@ impl Case {
     }
 }
 
-/// What a process holds, in GiB.
+/// Memory of a process in GiB.
 pub(crate) struct Held {
     /// At most.
     pub tensors: Level,
     /// By the allocator, tensors included; a server's weights and cache.
     pub reserved: Level,
-    /// Beside that.
-    pub beside: Level,
+    /// Outside it.
+    pub overhead: Level,
 }
 
 /// As far as the metric needs it.
@@ -204,18 +204,18 @@ pub(crate) fn held(row: &Row<'_>, case: &Case, metric: Metric) -> Result<Held, S
             (tensors, reserved, job.software())
         }
     };
-    let beside = match metric {
+    let overhead = match metric {
         Metric::Allocated | Metric::Reserved => Level::default(),
         Metric::Device => Level::of(&overhead::terms(card(row)?, &software, parallel)),
     };
     Ok(Held {
         tensors,
         reserved,
-        beside,
+        overhead,
     })
 }
 
-/// By a server, which reserves its share of a GPU whatever it needs.
+/// Memory that a server needs; it reserves its share of a GPU in any case.
 fn served(row: &Row<'_>, case: &Case, job: &Inference, metric: Metric) -> Result<Held, SizingError> {
     if metric == Metric::Reserved {
         let allowed = "allocated or device, as a server reserves its share of a GPU at the start";
@@ -223,12 +223,12 @@ fn served(row: &Row<'_>, case: &Case, job: &Inference, metric: Metric) -> Result
     }
     let layout = served_layout(&case.parallel)?;
     let estimate = inference::estimate(&case.model, job, layout, card(row)?)?;
-    let is_beside = |term: &&Term| names_beside(true).contains(&term.name.as_str());
-    let tensors = Level::of(estimate.terms.iter().filter(|term| !is_beside(term)));
+    let is_overhead = |term: &&Term| overhead_terms(true).contains(&term.name.as_str());
+    let tensors = Level::of(estimate.terms.iter().filter(|term| !is_overhead(term)));
     Ok(Held {
         tensors,
         reserved: tensors,
-        beside: Level::of(estimate.terms.iter().filter(is_beside)),
+        overhead: Level::of(estimate.terms.iter().filter(is_overhead)),
     })
 }
 

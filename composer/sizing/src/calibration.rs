@@ -1,10 +1,9 @@
-//! Measured peaks correct what is predicted for a framework or a serving engine: within stated limits, and never
-//! silently.
+//! Corrections of predictions from measured peaks, for a framework or a serving engine: within limits, and in sight.
 //!
-//! What can be corrected is what no formula gives: PyTorch's allocator, by a factor on what it is predicted to reserve,
-//! and what the process holds outside it, by GiB more or less. Rows of the whole process show the sum of both. So each
-//! is fitted alone, then both together, and the fit that predicts other models best counts; where rows don't tell them
-//! apart, none does. Bounds keep their distance from the middle, and cover every row that was used.
+//! Two quantities without a formula are corrected: the memory reserved by PyTorch's allocator, by a factor, and the
+//! overhead outside it, by a difference in GiB. Rows of the whole process show their sum. So each is fitted alone, then
+//! both together, and the fit with the best predictions of other models counts; rows that don't separate them correct
+//! neither. Bounds keep their distance from the middle, and cover all rows.
 
 mod fitted;
 mod rows;
@@ -12,23 +11,24 @@ mod rows;
 use crate::constants::Constants;
 use crate::csv::CsvError;
 use crate::error::DataError;
+pub use crate::estimate::Level;
 use crate::estimate::{Estimate, Term};
 use crate::named::named;
 use poolwright_model::units::Bytes;
 use serde::{Deserialize, Serialize};
 
 named! {
-    /// What can be corrected.
+    /// A quantity to correct.
     Constant("constant") {
-        /// What PyTorch's allocator reserves, on one GPU. A factor.
+        /// Memory reserved by PyTorch's allocator on one GPU: a factor.
         AllocatorAlone = "allocator-alone",
-        /// The same where GPUs work together.
+        /// The same on each GPU of several.
         AllocatorTogether = "allocator-together",
-        /// What a process of PyTorch holds outside the allocator, on one GPU. GiB more.
+        /// Overhead of a PyTorch process outside the allocator, on one GPU: a difference in GiB.
         ContextAlone = "context-alone",
-        /// The same where GPUs work together, with the communication library.
+        /// The same on each GPU of several, with the communication library.
         ContextTogether = "context-together",
-        /// What a serving engine holds beside weights and cache, on one GPU alone. GiB more.
+        /// Overhead of a serving engine beside weights and cache, on one GPU: a difference in GiB.
         EngineAlone = "engine-alone",
         /// The same on each GPU of several.
         EngineTogether = "engine-together",
@@ -72,8 +72,8 @@ impl Constant {
         }
     }
 
-    /// Of what is beside the allocator of a library, or beside weights and cache of a server.
-    fn beside(server: bool, gpus: u64) -> Self {
+    /// Overhead outside a library's allocator, or beside a server's weights and cache.
+    fn overhead(server: bool, gpus: u64) -> Self {
         match (server, gpus > 1) {
             (false, false) => Constant::ContextAlone,
             (false, true) => Constant::ContextTogether,
@@ -91,55 +91,15 @@ impl Constant {
     }
 }
 
-/// Whether it reserves its share at the start, and has what it holds beside weights and cache in a figure of its own.
+/// A server reserves its share of a GPU at the start, and has a figure of its own for its overhead.
 pub(crate) fn is_server(software: &str) -> bool {
     let engine = Constants::builtin().serving.engine(software);
     engine.is_some_and(|engine| engine.reserved.is_none())
 }
 
-/// The names of terms that are beside the allocator, or beside a server's weights and cache.
-pub(crate) fn names_beside(server: bool) -> &'static [&'static str] {
+/// Names of the terms of the overhead.
+pub(crate) fn overhead_terms(server: bool) -> &'static [&'static str] {
     if server { ENGINE } else { OUTSIDE }
-}
-
-/// A middle estimate and the bound.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Level {
-    pub middle: f64,
-    pub safe: f64,
-}
-
-impl Level {
-    /// From bytes.
-    pub(crate) fn gib(middle: f64, safe: f64) -> Level {
-        let gib = f64::from(1 << 30);
-        Level {
-            middle: middle / gib,
-            safe: safe / gib,
-        }
-    }
-
-    /// GiB of terms together.
-    pub(crate) fn of<'a>(terms: impl IntoIterator<Item = &'a Term>) -> Level {
-        terms.into_iter().fold(Level::default(), |sum, term| {
-            sum + Level {
-                middle: term.point.gib(),
-                safe: term.safe.gib(),
-            }
-        })
-    }
-}
-
-impl std::ops::Add for Level {
-    type Output = Level;
-
-    fn add(self, other: Level) -> Level {
-        Level {
-            middle: self.middle + other.middle,
-            safe: self.safe + other.safe,
-        }
-    }
 }
 
 /// A constant that rows corrected.
@@ -149,7 +109,7 @@ pub struct Correction {
     /// Of a framework or a version of a serving engine, as sizing names it.
     pub framework: String,
     pub constant: Constant,
-    /// Of the middle and of the bound: a factor on what is predicted, or GiB more.
+    /// Of the middle and of the bound: a factor on the prediction, or a difference in GiB.
     pub change: Level,
     /// Rows used.
     pub rows: usize,
@@ -216,7 +176,7 @@ impl Correction {
             }
         };
         if !self.constant.is_of(&self.framework) {
-            return Err("sizing has no such constant of a software of this name".into());
+            return Err("there is no such constant of such a framework or engine".into());
         }
         within("", middle, least, most)?;
         within("a bound of ", safe, middle, safe_most)
@@ -285,7 +245,7 @@ impl Calibration {
         all.find(|c| c.framework.eq_ignore_ascii_case(framework) && c.constant == constant)
     }
 
-    /// What the allocator reserves for tensors with such a bound, where that is `found`; in any unit.
+    /// Memory reserved by the allocator, at least the bound of the tensors; in any unit.
     pub(crate) fn reserved(&self, software: &str, gpus: u64, found: Level, tensors_safe: f64) -> Level {
         let Some(correction) = self.of(software, Constant::allocator(gpus)) else {
             return found;
@@ -298,9 +258,9 @@ impl Calibration {
         }
     }
 
-    /// GiB outside the allocator, or beside a server's weights and cache, where that is `found`.
-    pub(crate) fn beside(&self, software: &str, gpus: u64, found: Level) -> Level {
-        let Some(correction) = self.of(software, Constant::beside(is_server(software), gpus)) else {
+    /// Overhead in GiB.
+    pub(crate) fn overhead(&self, software: &str, gpus: u64, found: Level) -> Level {
+        let Some(correction) = self.of(software, Constant::overhead(is_server(software), gpus)) else {
             return found;
         };
         let Level { middle, safe } = found + correction.change;
@@ -310,22 +270,25 @@ impl Calibration {
         }
     }
 
-    /// The bound of it.
-    pub(crate) fn beside_safe(&self, software: &str, gpus: u64, found: Bytes) -> Bytes {
+    /// Its bound.
+    pub(crate) fn overhead_safe(&self, software: &str, gpus: u64, found: Bytes) -> Bytes {
         let level = Level {
             middle: 0.0,
             safe: found.gib(),
         };
-        Bytes::from_gib(self.beside(software, gpus, level).safe)
+        Bytes::from_gib(self.overhead(software, gpus, level).safe)
     }
 
-    /// An estimate with what was corrected.
+    /// An estimate with its corrections.
     pub(crate) fn corrected(&self, mut estimate: Estimate, software: &str, gpus: u64) -> Estimate {
+        if self.is_empty() {
+            return estimate;
+        }
         let server = is_server(software);
-        let names = names_beside(server);
-        let is_beside = |term: &&Term| names.contains(&term.name.as_str());
+        let names = overhead_terms(server);
+        let is_overhead = |term: &&Term| names.contains(&term.name.as_str());
         if let Some(correction) = self.of(software, Constant::allocator(gpus)) {
-            let inside = || estimate.terms.iter().filter(|term| !is_beside(term));
+            let inside = || estimate.terms.iter().filter(|term| !is_overhead(term));
             let tensors = Level::of(inside().filter(|term| term.name != ALLOCATOR));
             let reserved = self.reserved(software, gpus, Level::of(inside()), tensors.safe);
             let share = Level {
@@ -334,10 +297,10 @@ impl Calibration {
             };
             estimate = estimate.with(&[ALLOCATOR], ALLOCATOR, share, self.told(correction));
         }
-        if let Some(correction) = self.of(software, Constant::beside(server, gpus)) {
-            let found = Level::of(estimate.terms.iter().filter(is_beside));
+        if let Some(correction) = self.of(software, Constant::overhead(server, gpus)) {
+            let found = Level::of(estimate.terms.iter().filter(is_overhead));
             let name = if server { "engine" } else { "context" };
-            let held = self.beside(software, gpus, found);
+            let held = self.overhead(software, gpus, found);
             estimate = estimate.with(names, name, held, self.told(correction));
         }
         estimate
@@ -347,10 +310,10 @@ impl Calibration {
 /// The term of what the allocator reserves beyond live tensors.
 const ALLOCATOR: &str = "allocator";
 
-/// The terms of what a process holds outside PyTorch's allocator.
+/// Terms of the overhead of a PyTorch process.
 const OUTSIDE: &[&str] = &["context", "kernels", "non-torch", "collectives", "stage links"];
 
-/// The terms of what a serving engine holds beside weights, cache and logits.
+/// Terms of the overhead of a serving engine.
 const ENGINE: &[&str] = &[
     "activations",
     "non-torch",

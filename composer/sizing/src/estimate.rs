@@ -57,6 +57,46 @@ impl Term {
     }
 }
 
+/// A middle estimate and the bound.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Level {
+    pub middle: f64,
+    pub safe: f64,
+}
+
+impl Level {
+    /// From bytes.
+    pub(crate) fn gib(middle: f64, safe: f64) -> Level {
+        let gib = f64::from(1 << 30);
+        Level {
+            middle: middle / gib,
+            safe: safe / gib,
+        }
+    }
+
+    /// GiB of terms together.
+    pub(crate) fn of<'a>(terms: impl IntoIterator<Item = &'a Term>) -> Level {
+        terms.into_iter().fold(Level::default(), |sum, term| {
+            sum + Level {
+                middle: term.point.gib(),
+                safe: term.safe.gib(),
+            }
+        })
+    }
+}
+
+impl std::ops::Add for Level {
+    type Output = Level;
+
+    fn add(self, other: Level) -> Level {
+        Level {
+            middle: self.middle + other.middle,
+            safe: self.safe + other.safe,
+        }
+    }
+}
+
 /// To the next whole byte; a formula's value is never negative.
 pub(crate) fn whole(bytes: f64) -> Bytes {
     Bytes(bytes.max(0.0).ceil() as u64)

@@ -4,7 +4,7 @@ use crate::commands::Outcome;
 use crate::exit_code::ExitCode;
 use crate::failure::Failure;
 use crate::output::human::counted;
-use crate::output::{Cell, Output, Table, column};
+use crate::output::{Cell, Format, Output, Table, column, say};
 use poolwright_sizing::Calibration;
 use poolwright_sizing::calibration::{Calibrated, FEWEST_ROWS, Refused, calibrate};
 use std::collections::BTreeMap;
@@ -29,10 +29,10 @@ Examples:
 Columns are those of `size --batch`, and peak_gib. metric is `reserved` by PyTorch's allocator, or `device` as NVML \
 shows it for the process; engine is the version of a serving engine. Measure on the GPUs that you size for.
 
-What rows have beyond the prediction is a factor on what PyTorch's allocator reserves, or GiB beside it, or both: \
-whichever predicts each row best from the others. Of a server it is GiB beside weights and cache. A correction needs 3 \
-rows, of jobs of different sizes, stays within limits, and must be better than none. \
-Nothing is corrected silently: what was, from what and by how much, is printed here and noted at every estimate.
+The difference from the prediction is a factor on the memory reserved by PyTorch's allocator, or GiB outside it, or \
+both: the choice with the best predictions of each row from the others. Of a server it is GiB beside weights and cache. A \
+correction needs 3 rows, of jobs of different sizes, stays within limits, and must be better than none. Each is printed \
+here and noted at every estimate.
 
 Exit code 2 where the rows correct nothing.";
 
@@ -46,11 +46,13 @@ pub fn run(args: &CalibrateArgs, output: Output) -> Outcome {
     output.show_as(&calibrated, &table(&calibrated), |width| {
         shown(&calibrated, width)
     })?;
+    if output.format == Format::Csv {
+        refusals(&calibrated).iter().for_each(|line| say(line));
+    }
     if calibrated.calibration.is_empty() {
         let message = format!("{} corrects no constant", file.display());
-        return Err(Failure::usage(message).with_hint(
-            "without -o csv the reasons are shown; poolwright size calibrate --help has the columns",
-        ));
+        return Err(Failure::usage(message)
+            .with_hint("the reasons are above; poolwright size calibrate --help has the columns"));
     }
     if let Some(out) = &args.out {
         let text = calibrated.calibration.to_json();
@@ -101,11 +103,18 @@ fn shown(calibrated: &Calibrated, width: Option<u16>) -> String {
     if corrected > 0 {
         lines.push(table(calibrated).render(width));
         lines.push(format!(
-            "A change is a factor on what is predicted, or GiB more. Errors are means over the rows used; after: each row \
-             predicted from the others, without those of its model where there are {FEWEST_ROWS} models or more. Bounds \
-             keep their distance from the middle, and cover all rows."
+            "A change is a factor on the prediction, or a difference in GiB. Errors are means over the rows; after: each \
+             row from the others, without those of its model where there are {FEWEST_ROWS} models or more. Bounds keep \
+             their distance from the middle, and cover all rows."
         ));
     }
+    lines.extend(refusals(calibrated));
+    lines.join("\n")
+}
+
+/// Corrections that were not made and rows without use, with their reasons.
+fn refusals(calibrated: &Calibrated) -> Vec<String> {
+    let mut lines = Vec::new();
     for refused in &calibrated.refused_corrections {
         lines.push(format!("Not corrected: {}: {}", refused.what, refused.why));
     }
@@ -123,7 +132,7 @@ fn shown(calibrated: &Calibrated, width: Option<u16>) -> String {
         .iter()
         .map(|(why, rows)| format!("  {}: {why}", some_of(rows)));
     lines.extend(listed);
-    lines.join("\n")
+    lines
 }
 
 /// The first names of a list, and how many there are beyond.

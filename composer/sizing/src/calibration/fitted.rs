@@ -1,25 +1,25 @@
-//! Which terms explain what rows of one software have beyond the prediction.
+//! The difference between the rows of one software and their predictions: a factor, a constant, or both.
 
 use super::rows::Measured;
 use super::{Constant, Correction, FEWEST_ROWS, Level, Refused};
 use std::collections::BTreeMap;
 
-/// Fewer rows than this are not explained by a factor and a constant together.
+/// The fewest rows for a factor and a constant together.
 const ROWS_FOR_BOTH: usize = 2 * FEWEST_ROWS;
 
-/// A correction, and another term, count only where they leave less than this of the error.
+/// The most error left by a correction, or by a second one beside the first.
 const WORTH_IT: f64 = 0.9;
 
-/// One term explains rows in place of another one only where it leaves less than this of the other's error.
+/// The most error with the better of two, over that with the other.
 const CLEARLY: f64 = 0.7;
 
-/// Rows whose largest is less than this times the smallest don't tell a factor from a constant.
+/// The least of the largest row over the smallest, to separate a factor from a constant.
 const SPREAD: f64 = 1.5;
 
-/// An error in per cent that nothing needs to explain.
+/// An error in per cent with no need for a second correction.
 const NOTHING: f64 = 1.0;
 
-/// Models, or rows of few models, are left out one by one, or in so many parts where there are more.
+/// Parts of the rows that are left out one by one: models, or single rows of few models.
 const PARTS: usize = 32;
 
 /// Pairs of so many rows give a slope.
@@ -38,7 +38,7 @@ pub(super) fn groups(rows: &[Measured]) -> Vec<Vec<&Measured>> {
     groups
 }
 
-/// What may explain the rows.
+/// The kind of the difference.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum How {
     Factor,
@@ -46,14 +46,14 @@ enum How {
     Both,
 }
 
-/// A factor on what the allocator reserves, and GiB beside it.
+/// A factor on the memory inside the allocator, and GiB outside it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Fitted {
     factor: f64,
     more: f64,
 }
 
-/// As predicted.
+/// No correction.
 const PREDICTED: Fitted = Fitted {
     factor: 1.0,
     more: 0.0,
@@ -61,7 +61,7 @@ const PREDICTED: Fitted = Fitted {
 
 impl Fitted {
     fn peak(self, row: &Measured) -> f64 {
-        row.inside.middle * self.factor + row.beside.middle + if row.whole { self.more } else { 0.0 }
+        row.inside.middle * self.factor + row.overhead.middle + if row.of_process { self.more } else { 0.0 }
     }
 }
 
@@ -69,20 +69,20 @@ impl How {
     fn fit(self, rows: &[&Measured]) -> Option<Fitted> {
         let factor = |of: &dyn Fn(&Measured) -> bool| {
             let said = rows.iter().filter(|row| of(row));
-            median(said.map(|row| (row.peak - row.beside.middle) / row.inside.middle))
+            median(said.map(|row| (row.peak - row.overhead.middle) / row.inside.middle))
         };
-        let whole = || rows.iter().copied().filter(|row| row.whole);
+        let of_process = || rows.iter().copied().filter(|row| row.of_process);
         let factor = match self {
             How::Constant => 1.0,
             How::Factor => factor(&|_| true)?,
-            How::Both => match factor(&|row| !row.whole) {
+            How::Both => match factor(&|row| !row.of_process) {
                 Some(found) => found,
-                None => slope(whole().collect())?,
+                None => slope(of_process().collect())?,
             },
         };
         let more = match self {
             How::Factor => 0.0,
-            How::Constant | How::Both => median(whole().map(|row| {
+            How::Constant | How::Both => median(of_process().map(|row| {
                 let without = Fitted { factor, more: 0.0 };
                 row.peak - without.peak(row)
             }))?,
@@ -156,11 +156,11 @@ fn slope(mut rows: Vec<&Measured>) -> Option<f64> {
         .enumerate()
         .flat_map(|(at, less)| rest(at).map(move |more| (less, more)));
     let far = pairs.filter(|(less, more)| more.inside.middle > 1.05 * less.inside.middle);
-    let beyond = |row: &Measured| row.peak - row.beside.middle;
+    let beyond = |row: &Measured| row.peak - row.overhead.middle;
     median(far.map(|(less, more)| (beyond(more) - beyond(less)) / (more.inside.middle - less.inside.middle)))
 }
 
-/// The corrections that rows of one software make, and what they don't explain.
+/// Corrections from the rows of one software, and the refused ones.
 pub(super) fn corrections(rows: &[&Measured]) -> (Vec<Correction>, Vec<Refused>) {
     let Some(first) = rows.first() else {
         return (Vec::new(), Vec::new());
@@ -169,13 +169,13 @@ pub(super) fn corrections(rows: &[&Measured]) -> (Vec<Correction>, Vec<Refused>)
         what: format!("{} {constant}", first.software),
         why: why.to_owned(),
     };
-    let (factor, beside) = (
+    let (factor, overhead) = (
         Constant::allocator(first.gpus),
-        Constant::beside(first.server, first.gpus),
+        Constant::overhead(first.server, first.gpus),
     );
-    let whole = rows.iter().filter(|row| row.whole).count();
-    let has_whole = whole > 0 && whole >= FEWEST_ROWS.min(rows.len());
-    let all = [(factor, !first.server), (beside, has_whole)];
+    let of_process = rows.iter().filter(|row| row.of_process).count();
+    let has_whole = of_process > 0 && of_process >= FEWEST_ROWS.min(rows.len());
+    let all = [(factor, !first.server), (overhead, has_whole)];
     let all = all
         .into_iter()
         .filter(|(_, can)| *can)
@@ -203,7 +203,7 @@ pub(super) fn corrections(rows: &[&Measured]) -> (Vec<Correction>, Vec<Refused>)
     }
     // Half of two is none.
     if found.how == How::Both && corrections.len() < 2 {
-        let why = "it explains the rows only together with the other";
+        let why = "it holds only together with the other";
         left.extend(
             corrections
                 .drain(..)
@@ -213,7 +213,7 @@ pub(super) fn corrections(rows: &[&Measured]) -> (Vec<Correction>, Vec<Refused>)
     (corrections, left)
 }
 
-/// What explains rows, and how far off they are with what, in per cent.
+/// The chosen kind, and errors in per cent.
 struct Errors {
     how: How,
     fitted: Fitted,
@@ -230,12 +230,12 @@ impl Errors {
             return Err(format!("{count} of at least {FEWEST_ROWS} rows"));
         }
         let before = 100.0 * off(PREDICTED, rows) / count as f64;
-        let whole = rows.iter().filter(|row| row.whole).count();
+        let of_process = rows.iter().filter(|row| row.of_process).count();
         let is_server = rows.iter().any(|row| row.server);
         let error = |how: How, tried: bool| tried.then(|| how.error(rows)).flatten().unwrap_or(f64::INFINITY);
         let by_factor = error(How::Factor, true);
-        let by_constant = error(How::Constant, whole >= FEWEST_ROWS);
-        let by_both = error(How::Both, whole >= FEWEST_ROWS && count >= ROWS_FOR_BOTH);
+        let by_constant = error(How::Constant, of_process >= FEWEST_ROWS);
+        let by_both = error(How::Both, of_process >= FEWEST_ROWS && count >= ROWS_FOR_BOTH);
         let one = by_factor.min(by_constant);
         let (how, after) = match () {
             () if one > NOTHING && by_both < WORTH_IT * one => (How::Both, by_both),
@@ -250,19 +250,17 @@ impl Errors {
         }
         let sizes = || rows.iter().map(|row| row.inside.middle);
         let (least, most) = (sizes().fold(f64::INFINITY, f64::min), sizes().fold(0.0, f64::max));
-        let alike = whole == count && most < SPREAD * least;
-        if alike || (how != How::Both && whole > 0 && one > CLEARLY * by_factor.max(by_constant)) {
+        let alike = of_process == count && most < SPREAD * least;
+        if alike || (how != How::Both && of_process > 0 && one > CLEARLY * by_factor.max(by_constant)) {
             return Err(format!(
-                "the rows don't tell what grows with the job from what does not: {count} jobs of {least:.1} to {most:.1} \
-                 GiB are {by_factor:.1} % off with a factor and {by_constant:.1} % with a constant; measure larger and \
-                 smaller ones"
+                "the rows do not separate a factor from a constant: {count} jobs of {least:.1} to {most:.1} GiB are \
+                 {by_factor:.1} % off with a factor and {by_constant:.1} % with a constant; measure larger and smaller ones"
             ));
         }
         if is_server && how != How::Constant {
             return Err(format!(
-                "what the rows have beyond the prediction grows with weights and cache, which no constant explains: they \
-                 are {before:.1} % off as it is, {by_constant:.1} % with a constant and {after:.1} % with a factor; check \
-                 the format of the weights and the tokens"
+                "the error grows with weights and cache, so it is no constant: the rows are {before:.1} % off as it is, \
+                 {by_constant:.1} % with a constant and {after:.1} % with a factor; check their weights and tokens"
             ));
         }
         let fitted = how.fit(rows).ok_or("the rows give no figure")?;
@@ -280,11 +278,11 @@ impl Errors {
     fn change(&self, rows: &[&Measured], is_factor: bool) -> Level {
         let Fitted { factor, more } = self.fitted;
         let needed = rows.iter().map(|row| {
-            let beside = row.beside.safe + if row.whole { more } else { 0.0 };
+            let overhead = row.overhead.safe + if row.of_process { more } else { 0.0 };
             match is_factor {
-                true => (row.peak - beside) / row.inside.safe,
-                false if self.how == How::Constant && row.whole => {
-                    row.peak - row.inside.safe - row.beside.safe
+                true => (row.peak - overhead) / row.inside.safe,
+                false if self.how == How::Constant && row.of_process => {
+                    row.peak - row.inside.safe - row.overhead.safe
                 }
                 // The bound of the factor covers the row.
                 false => more,
@@ -303,7 +301,7 @@ impl Errors {
         }
     }
 
-    /// Why a term is not among those that were taken.
+    /// The reason against the other kind.
     fn instead(&self) -> String {
         let (with, instead) = match self.how {
             How::Factor => (self.by_constant, self.by_factor),

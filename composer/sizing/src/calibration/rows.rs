@@ -1,4 +1,4 @@
-//! A measured row beside what is predicted for it, or why it says nothing.
+//! Measured rows beside their predictions, and the reasons for rows without use.
 
 use super::{Level, Refused, is_server};
 use crate::batch::{self, Metric};
@@ -6,7 +6,7 @@ use crate::csv::{self, CsvError, Row};
 use crate::error::SizingError;
 use crate::job::Job;
 
-/// Of a peak over what is predicted.
+/// Of a peak over its prediction.
 const CREDIBLE: std::ops::RangeInclusive<f64> = 0.5..=2.0;
 
 /// A row.
@@ -17,12 +17,12 @@ pub(super) struct Measured {
     pub software: String,
     pub server: bool,
     pub gpus: u64,
-    /// Predicted, in GiB: by PyTorch's allocator, or a server's weights and cache.
+    /// Predicted GiB reserved by PyTorch's allocator, or of a server's weights and cache.
     pub inside: Level,
-    /// Predicted beside it, in GiB.
-    pub beside: Level,
-    /// The peak is that of the whole process.
-    pub whole: bool,
+    /// Predicted GiB beside it; none in a row of the allocator's own figure.
+    pub overhead: Level,
+    /// A peak of the whole process, not of the allocator.
+    pub of_process: bool,
     /// GiB.
     pub peak: f64,
 }
@@ -41,7 +41,7 @@ pub(super) fn read(text: &str) -> Result<(Vec<Measured>, Vec<Refused>), CsvError
 
 fn measured(row: &Row<'_>) -> Result<Measured, SizingError> {
     let peak = peak(row)?;
-    let whole = match batch::metric(row)? {
+    let of_process = match batch::metric(row)? {
         Some(Metric::Reserved) => false,
         Some(Metric::Device) => true,
         other => {
@@ -55,13 +55,16 @@ fn measured(row: &Row<'_>) -> Result<Measured, SizingError> {
         let allowed = "the version that was measured, or a library in the column framework";
         return Err(SizingError::bad("engine", "empty", allowed));
     }
-    let metric = if whole { Metric::Device } else { Metric::Reserved };
+    let metric = if of_process {
+        Metric::Device
+    } else {
+        Metric::Reserved
+    };
     let held = batch::held(row, &case, metric)?;
-    let predicted = held.reserved.middle + held.beside.middle;
+    let predicted = held.reserved.middle + held.overhead.middle;
     if !CREDIBLE.contains(&(peak / predicted)) {
-        let why =
-            "less than half or more than twice of what is predicted: it was another job than the row says";
-        return Err(SizingError::refused("peak_gib", why));
+        let allowed = "half to twice the prediction, beyond which it was another job than in the row";
+        return Err(SizingError::bad("peak_gib", "far off", allowed));
     }
     Ok(Measured {
         model: case.model.name.clone(),
@@ -69,8 +72,8 @@ fn measured(row: &Row<'_>) -> Result<Measured, SizingError> {
         server: is_server(case.software()),
         gpus: case.parallel.gpus(),
         inside: held.reserved,
-        beside: held.beside,
-        whole,
+        overhead: held.overhead,
+        of_process,
         peak,
     })
 }

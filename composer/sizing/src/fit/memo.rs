@@ -6,7 +6,7 @@
 
 use super::Division;
 use super::layouts::Found;
-use crate::calibration::{Calibration, Level};
+use crate::calibration::Calibration;
 use crate::error::SizingError;
 use crate::estimate::Estimate;
 use crate::inference;
@@ -216,10 +216,6 @@ impl<'a> Memo<'a> {
             peak => peak?,
         };
         let found = training::reserved(self.model, &peak, job, &parallel, &self.steps)?;
-        let found = Level {
-            middle: found.middle,
-            safe: found.safe,
-        };
         let calibration = self.calibration;
         let bound = calibration.reserved(&job.framework, parallel.gpus(), found, peak.safe_bytes);
         Ok(Some(Bytes(
@@ -232,7 +228,7 @@ impl<'a> Memo<'a> {
         match (self.job, division) {
             (Job::Training(job), Division::Training(ways)) => {
                 let found = overhead::safe(card, &job.software(), &ways);
-                self.calibration.beside_safe(&job.framework, ways.gpus(), found)
+                self.calibration.overhead_safe(&job.framework, ways.gpus(), found)
             }
             (Job::Inference(_) | Job::Training(_), _) => Bytes(0),
         }

@@ -20,7 +20,7 @@ mod states;
 
 use crate::constants::{Constants, Factor, Figure, Framework};
 use crate::error::SizingError;
-use crate::estimate::{Estimate, OFFLOADED, Term, WARNING, whole};
+use crate::estimate::{Estimate, Level, OFFLOADED, Term, WARNING, whole};
 use crate::job::within;
 use crate::job::{AllocatorMode, Job, Method, Offload, Optimizer, Precision, Sharding, Training};
 use crate::layer::is_replayable;
@@ -43,13 +43,6 @@ pub struct Peak {
     pub safe_bytes: f64,
     /// Live tensors at the other moments.
     pub others: Vec<(&'static str, f64)>,
-}
-
-/// What the allocator reserves for a peak, in bytes.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Reserved {
-    pub middle: f64,
-    pub safe: f64,
 }
 
 /// What the fullest GPU of the layout must hold, allocator and what is outside tensors on such a GPU included.
@@ -171,7 +164,7 @@ fn framework(job: &Training) -> Result<&'static Framework, SizingError> {
 #[derive(Debug, Default)]
 pub(crate) struct Once(OnceCell<Option<f64>>);
 
-/// Memory reserved by PyTorch's caching allocator for the peak: on one GPU by the operations of a step, elsewhere by the
+/// Bytes reserved by PyTorch's caching allocator for the peak: on one GPU by the operations of a step, elsewhere by the
 /// framework's measured factor.
 pub(crate) fn reserved(
     model: &Model,
@@ -179,9 +172,9 @@ pub(crate) fn reserved(
     job: &Training,
     parallel: &Parallel,
     once: &Once,
-) -> Result<Reserved, SizingError> {
+) -> Result<Level, SizingError> {
     let framework = framework(job)?;
-    let factor = |middle: f64, safe: f64| Reserved {
+    let factor = |middle: f64, safe: f64| Level {
         middle: peak.bytes * middle,
         safe: (peak.bytes * safe.max(middle)).max(peak.safe_bytes),
     };
@@ -210,7 +203,7 @@ fn replayed(
     parallel: &Parallel,
     framework: &Framework,
     once: &Once,
-) -> Option<Reserved> {
+) -> Option<Level> {
     let replayed = framework.replayed.as_ref()?;
     let plain = job.allocator != AllocatorMode::Varying && *parallel == Parallel::SINGLE;
     if !plain || !is_replayable(peak.bytes) {
@@ -229,7 +222,7 @@ fn replayed(
     let workspace = replayed.workspace_gib * f64::from(1 << 30);
     let found = (*once.0.get_or_init(|| rank.replayed()))?;
     let middle = found.max(peak.bytes) + workspace;
-    Some(Reserved {
+    Some(Level {
         middle,
         safe: (middle * replayed.safe).max(peak.safe_bytes),
     })

@@ -285,7 +285,7 @@ fn what_grows_with_a_servers_cache_is_no_constant_of_it() {
     let (found, refused) = explained(&rows);
     assert!(found.is_empty(), "{found:?}");
     assert!(
-        refused[0].starts_with("vllm-0.11 engine-alone: what the rows have beyond"),
+        refused[0].starts_with("vllm-0.11 engine-alone: the error grows"),
         "{refused:?}"
     );
 }
@@ -299,7 +299,7 @@ fn rows_that_do_not_tell_the_terms_apart_correct_nothing() {
         let (found, refused) = explained(&rows);
         assert!(found.is_empty(), "{found:?}");
         assert!(
-            refused.iter().all(|why| why.contains("don't tell what grows")),
+            refused.iter().all(|why| why.contains("do not separate a factor")),
             "{refused:?}"
         );
     }
