@@ -196,5 +196,5 @@ async fn a_rack_whose_address_is_taken_meanwhile_is_refused_with_the_next_step()
         "serve --data-dir {dir} --listen 127.0.0.1:0 --rack small"
     ))
     .await
-    .refused(6, &[address, "ss -ltnp", "another --data-dir"]);
+    .refused(10, &[address, "ss -ltnp", "another --data-dir"]);
 }
