@@ -6,14 +6,18 @@ use serde_json::{Map, Value};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Whether a file is meant, and no name.
+/// Whether a file is meant, or the folder of a config.json, and no name.
 pub fn is_file(path: &Path) -> bool {
-    path.extension().is_some_and(|ending| ending == "json") || path.is_file()
+    path.extension().is_some_and(|ending| ending == "json") || path.is_file() || path.join(CONFIG).is_file()
 }
+
+const CONFIG: &str = "config.json";
 
 /// What to call the model, and the file's text; with the quantisation that NVIDIA's Model Optimizer writes in a file of its
 /// own beside it.
 pub fn read(path: &Path) -> Result<(String, String), Failure> {
+    let inside = path.join(CONFIG);
+    let path = if path.is_dir() { &inside } else { path };
     let read = |path: &Path| fs::read_to_string(path).map_err(|error| Failure::file(path, "read", &error));
     let text = read(path)?;
     let beside = path.with_file_name("hf_quant_config.json");

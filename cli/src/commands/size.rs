@@ -325,7 +325,7 @@ fn settings(mut job: Job, given: &[String]) -> Result<Job, Failure> {
         };
         settings::set(&mut job, name.trim(), value.trim()).map_err(|error| {
             Failure::usage(format!("--set {setting}: {error}"))
-                .with_hint("poolwright size --help has examples; another --task has other settings")
+                .with_hint("`poolwright size --list settings` has all settings and their values")
         })?;
     }
     Ok(job)

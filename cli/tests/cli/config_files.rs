@@ -22,6 +22,8 @@ async fn a_config_of_a_model_hub_is_a_model() {
         (&answer["model"], &answer["params"]),
         (&json!("tiny-llama"), &json!(1_100_048_384_u64))
     );
+    let of_folder = format!("size {} -o json", file.parent().unwrap().display());
+    assert_eq!(run(&of_folder).await.expect(0, &[]).json(), answer);
     std::fs::write(&file, "{}").unwrap();
     run(&format!("size {}", file.display()))
         .await
@@ -60,4 +62,37 @@ async fn a_quantisation_beside_its_config() {
         .expect(0, &["infer fp8"]);
     std::fs::write(&beside, r#"{"quantization": {"quant_algo": null}}"#).unwrap();
     run(&size).await.expect(0, &["infer bf16"]);
+}
+
+#[tokio::test]
+async fn all_settings_have_their_values() {
+    let listed = run("size --list settings").await;
+    let line = |name: &str| {
+        listed
+            .out
+            .lines()
+            .find(|line| line.starts_with(name))
+            .unwrap()
+            .to_owned()
+    };
+    assert!(line("engine").contains("vllm-0.22"), "{}", line("engine"));
+    assert!(
+        line("frozen").ends_with("nf4, nf4-dq, int8, gptq-int4, gptq-int8"),
+        "{}",
+        line("frozen")
+    );
+    let listed = run("size --list settings -o json").await.expect(0, &[]).json();
+    for (name, setting) in listed.as_object().unwrap() {
+        assert!(!setting["values"].as_str().unwrap().is_empty(), "{name}");
+    }
+}
+
+#[tokio::test]
+async fn a_table_without_a_case_that_is_sized() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("cases.csv");
+    std::fs::write(&file, "id,model,task\na,Qwen2.5-7B,infer\n").unwrap();
+    run(&format!("size --batch {}", file.display()))
+        .await
+        .expect(8, &["a,,,mlp is empty"]);
 }

@@ -108,6 +108,11 @@ pub(crate) fn id(row: &Row<'_>) -> String {
 }
 
 pub(crate) fn case(row: &Row<'_>) -> Result<Case, SizingError> {
+    let what = row.get("what").unwrap_or_default();
+    if !what.is_empty() && !SAID.iter().any(|(words, ..)| what.contains(words)) {
+        let allowed = SAID.map(|(words, ..)| words).join(", ");
+        return Err(SizingError::bad("what", format!("{what:?}"), &allowed));
+    }
     let model = model(row)?;
     let task = named::<Task>(row, "task")?.ok_or_else(|| missing("task"))?;
     let job = match task {
@@ -270,8 +275,13 @@ fn served_layout(parallel: &Parallel) -> Result<Layout, SizingError> {
 }
 
 /// Settings that a table may say in words, in a column of its own called `what`.
-const SAID: [(&str, &str, &str); 4] = [
+const SAID: [(&str, &str, &str); 5] = [
     ("foreach", "optimizer", "adamw_foreach"),
+    (
+        "prepare_model_for_kbit_training",
+        "precision",
+        "fp32_autocast_bf16",
+    ),
     ("logits not kept", "loss", "full_fp32_freed"),
     ("expandable_segments", "allocator", "expandable_segments"),
     ("varying", "allocator", "varying_shapes"),
@@ -337,21 +347,22 @@ fn model(row: &Row<'_>) -> Result<Model, SizingError> {
         ..Model::blank(row.get("model").unwrap_or("model"))
     };
     model.check()?;
+    let stated = row.get("model_type").map(|kind| {
+        let allowed = "a model_type that `poolwright size --list model-types` has";
+        hub_config::features_of(kind)
+            .ok_or_else(|| SizingError::bad("model_type", format!("{kind:?}"), allowed))
+    });
+    let stated = stated.transpose()?;
     if let Some(known) = known(&model) {
         return Ok(known);
     }
     let mut model = experts(row, linear(row, latent(row, model)?)?)?;
-    let gated = mlp == Mlp::Gated;
-    let named = match row.get("model_type") {
-        Some(kind) => Some(hub_config::features_of(kind).ok_or_else(|| {
-            let allowed = "a model_type that `poolwright size --list model-types` has";
-            SizingError::bad("model_type", format!("{kind:?}"), allowed)
-        })?),
+    let named = match mlp {
         // GPT-2 alone computes it so.
-        None if mlp == Mlp::GeluNew => hub_config::features_of("gpt2"),
-        None => hub_config::features_named(&model.name, gated, model.experts.is_some()),
+        Mlp::GeluNew => hub_config::features_of("gpt2"),
+        _ => hub_config::features_named(&model.name, mlp == Mlp::Gated, model.experts.is_some()),
     };
-    if let Some(named) = named {
+    if let Some(named) = stated.or(named) {
         model.features = computed(named, mlp);
     }
     let full = number(row, "linear_full_layers")?;

@@ -217,6 +217,25 @@ fn normal(name: &str) -> String {
 mod tests {
     use super::*;
     use crate::job::WeightFormat;
+    use crate::model::Vision;
+
+    #[test]
+    fn models_that_see_say_so() {
+        let vision = |name: &str| Catalogue::builtin().by_name(name).unwrap().vision;
+        // The tower of Gemma 3, and a matrix with a norm to the width of each.
+        let tower = 416_866_032;
+        assert_eq!(
+            vision("Gemma-3-27B"),
+            Some(Vision::Counted(tower + 1152 * 5376 + 1152))
+        );
+        assert_eq!(
+            vision("Gemma-3-12B"),
+            Some(Vision::Counted(tower + 1152 * 3840 + 1152))
+        );
+        assert!(matches!(vision("Llama-4-Scout"), Some(Vision::Counted(_))));
+        assert_eq!(vision("Gemma-3n-E4B"), Some(Vision::NotCounted));
+        assert_eq!(vision("Gemma-3-1B"), None);
+    }
 
     #[test]
     fn names_are_matched_as_people_write_them() {

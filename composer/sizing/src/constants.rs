@@ -3,6 +3,7 @@
 use crate::error::{DataError, SizingError};
 use crate::job::{Optimizer, Precision, WeightFormat};
 use crate::overhead::Overheads;
+use crate::version::Version;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use std::collections::BTreeMap;
@@ -276,6 +277,8 @@ pub struct Batch {
 #[serde(deny_unknown_fields)]
 pub struct Engine {
     pub name: String,
+    /// The first version that it is for; None: for no other than its own.
+    pub from: Option<Version>,
     pub activations_dense: Option<Range>,
     pub activations_experts: Option<Range>,
     /// Activations by the batch of the profile run, in place of constants.
@@ -365,8 +368,20 @@ pub struct Serving {
 }
 
 impl Serving {
+    /// By its name; another version is in the row that begins with it or before it, and vLLM without one is the default.
     pub fn engine(&self, name: &str) -> Option<&Engine> {
-        self.engine.iter().find(|e| e.name.eq_ignore_ascii_case(name))
+        let own = self.engine.iter().find(|e| e.name.eq_ignore_ascii_case(name));
+        own.or_else(|| match name.to_ascii_lowercase().as_str() {
+            "vllm" => self.engine(&self.default),
+            "transformers" => self.engine("pytorch"),
+            other => {
+                let (software, version) = other.split_once('-')?;
+                let version: Version = version.parse().ok()?;
+                let same =
+                    |e: &&Engine| e.name.starts_with(software) && e.from.is_some_and(|from| from <= version);
+                self.engine.iter().filter(same).max_by_key(|e| e.from)
+            }
+        })
     }
 
     pub fn names(&self) -> Vec<&str> {

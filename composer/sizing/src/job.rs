@@ -40,9 +40,10 @@ named! {
 }
 
 /// What QLoRA's frozen weights may be stored in.
-pub const FROZEN: [WeightFormat; 4] = [
+pub const FROZEN: [WeightFormat; 5] = [
     WeightFormat::Nf4,
     WeightFormat::Nf4Dq,
+    WeightFormat::Int8,
     WeightFormat::GptqInt4,
     WeightFormat::GptqInt8,
 ];
@@ -171,11 +172,11 @@ named! {
 named! {
     /// The linear layers that get adapters.
     Targets("targets") {
-        Qv = "qv" | "q,v",
-        Qkvo = "qkvo" | "q,k,v,o",
+        Qv = "qv" | "q,v" | "q_proj,v_proj",
+        Qkvo = "qkvo" | "q,k,v,o" | "q_proj,k_proj,v_proj,o_proj",
         /// Gate, up and down.
-        Mlp = "mlp" | "gate,up,down",
-        All = "all",
+        Mlp = "mlp" | "gate,up,down" | "gate_proj,up_proj,down_proj",
+        All = "all" | "all-linear" | "q_proj,k_proj,v_proj,o_proj,gate_proj,up_proj,down_proj",
     }
 }
 

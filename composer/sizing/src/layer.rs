@@ -307,7 +307,7 @@ impl Layers<'_> {
             elements,
             stored: self.stored,
             gradient: self.gradient,
-            copied: if self.autocast { 2.0 } else { 0.0 },
+            copied: if self.autocast && !self.unpacks { 2.0 } else { 0.0 },
             unpacked: if self.unpacks { 2.0 } else { 0.0 },
         }
     }

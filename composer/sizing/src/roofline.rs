@@ -130,13 +130,19 @@ impl Speed {
 impl Speed {
     /// The range of a small batch, as a note.
     pub fn range_note(&self) -> Option<String> {
-        let launch = &Shares::builtin().launch_s;
+        let Shares {
+            launch_s,
+            server_step_s,
+            ..
+        } = Shares::builtin();
         self.range.map(|[slow, fast]| {
             format!(
-                "estimate: {slow:.0} to {fast:.0} tokens/s of a GPU: eager PyTorch starts operations one by one, which takes \
-                 {:.0} to {:.0} microseconds each by the host",
-                launch.fast * 1e6,
-                launch.slow * 1e6
+                "estimate: {slow:.0} to {fast:.0} tokens/s of a GPU: a small batch waits for the host, which starts an operation \
+                 of eager PyTorch in {:.0} to {:.0} microseconds and a server's step in {} to {} ms",
+                launch_s.fast * 1e6,
+                launch_s.slow * 1e6,
+                server_step_s.fast * 1e3,
+                server_step_s.slow * 1e3
             )
         })
     }
@@ -174,9 +180,8 @@ pub fn training(
 fn ranged(launches: Option<Launches>, speed: impl Fn(Launches) -> Speed) -> Option<Speed> {
     let launches = launches.unwrap_or_default();
     let found = finite(speed(launches))?;
-    let launch = &Shares::builtin().launch_s;
-    let on = |each: f64| speed(launches.times(each / launch.value)).tokens_per_s_per_gpu;
-    let range = (found.launch_s > 0.0).then(|| [on(launch.slow), on(launch.fast)]);
+    let on = |factor: f64| speed(launches.times(factor)).tokens_per_s_per_gpu;
+    let range = (found.launch_s > 0.0).then(|| launches.range.map(on));
     Some(Speed { range, ..found })
 }
 
@@ -238,9 +243,10 @@ struct Shares {
     network_gb_s: Share,
     overlap: Share,
     launch_s: LaunchTimes,
+    server_step_s: LaunchTimes,
 }
 
-/// Seconds to start an operation: the middle, and on fast and slow hosts.
+/// Seconds of a host for an operation or a step: the middle, and on fast and slow hosts.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct LaunchTimes {
@@ -252,6 +258,13 @@ struct LaunchTimes {
         reason = "for readers of the file; required so that none is without it"
     )]
     evidence: String,
+}
+
+impl LaunchTimes {
+    /// How many times as long as the middle slow and fast hosts take.
+    fn range(&self) -> [f64; 2] {
+        [self.slow / self.value, self.fast / self.value]
+    }
 }
 
 impl Shares {
@@ -288,8 +301,9 @@ mod tests {
             .values()
             .chain([&shares.memory, &shares.link, &shares.overlap]);
         assert!(all.into_iter().all(|s| s.value > 0.0 && s.value <= 1.0));
-        let launch = &shares.launch_s;
-        assert!(launch.fast < launch.value && launch.value < launch.slow);
+        for host in [&shares.launch_s, &shares.server_step_s] {
+            assert!(host.fast < host.value && host.value < host.slow);
+        }
         assert!(shares.latency_s.value < 1e-3 && shares.network_gb_s.value > 1.0);
     }
 

@@ -4,7 +4,7 @@
 //! a rank where all weights are trained.
 
 use crate::error::SizingError;
-use crate::job::{Inference, Job, Method, Training};
+use crate::job::{FROZEN, Inference, Job, Method, Training, WeightFormat};
 use std::str::FromStr;
 
 const SERVING: [&str; 16] = [
@@ -115,7 +115,7 @@ fn step(job: &mut Training, name: &str, value: &str) -> Result<(), SizingError> 
         "rank" => job.adapters.rank = number(name, value)?,
         "targets" => job.adapters.targets = value.parse()?,
         "adapter_type" => job.adapters.dtype = value.parse()?,
-        "frozen" => job.frozen = value.parse()?,
+        "frozen" => job.frozen = read(name, value, &FROZEN.map(WeightFormat::name).join(", "))?,
         "framework_version" => job.framework_version = Some(value.parse()?),
         "cuda" => job.cuda = Some(value.parse()?),
         _ => job.framework = value.to_owned(),
@@ -173,6 +173,40 @@ mod tests {
                 let error = set(&mut job, name, "-1e30").unwrap_err().to_string();
                 assert!(error.contains("; allowed: "), "{error}");
             }
+        }
+    }
+
+    #[test]
+    fn words_of_peft_and_versions_of_vllm() {
+        let changed = |task, name, value| {
+            let mut job = Job::of(task);
+            set(&mut job, name, value).map(|()| job)
+        };
+        for (words, name) in [
+            ("all-linear", "all"),
+            ("q_proj,v_proj", "qv"),
+            ("gate_proj,up_proj,down_proj", "mlp"),
+        ] {
+            assert_eq!(
+                changed(Task::Lora, "targets", words),
+                changed(Task::Lora, "targets", name)
+            );
+        }
+        let of = |value| match changed(Task::Infer, "engine", value) {
+            Ok(Job::Inference(job)) => Some(job.engine),
+            _ => None,
+        };
+        for (version, row) in [
+            ("vllm", Some("vllm-0.11")),
+            ("vLLM-0.15.1", Some("vllm-0.11")),
+            ("vllm-0.16", Some("vllm-0.22")),
+            ("vllm-0.30", Some("vllm-0.22")),
+            ("transformers", Some("pytorch")),
+            ("vllm-0.6", None),
+            ("vllm-new", None),
+            ("sglang-0.5", None),
+        ] {
+            assert_eq!(of(version).as_deref(), row, "{version}");
         }
     }
 

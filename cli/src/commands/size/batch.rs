@@ -23,9 +23,13 @@ pub fn run(file: &Path, calibration: &Calibration, output: Output) -> Outcome {
         Failure::usage(format!("{}: {error}", file.display()))
             .with_hint("the first line names the columns; every other line has as many fields")
     })?;
+    let code = match outcomes.iter().all(|outcome| outcome.result.is_err()) {
+        true => ExitCode::Partial,
+        false => ExitCode::Ok,
+    };
     if output.format != Format::Json {
         write(&batch::to_csv(&outcomes))?;
-        return Ok(ExitCode::Ok);
+        return Ok(code);
     }
     let cases = outcomes.into_iter().map(|outcome| match outcome.result {
         Ok(found) => Case {
@@ -42,5 +46,5 @@ pub fn run(file: &Path, calibration: &Calibration, output: Output) -> Outcome {
         },
     });
     output.show(&cases.collect::<Vec<_>>(), &Table::new::<&str>([]))?;
-    Ok(ExitCode::Ok)
+    Ok(code)
 }

@@ -5,7 +5,10 @@ use crate::exit_code::ExitCode;
 use crate::output::{Cell, Output, Table, column};
 use clap::ValueEnum;
 use poolwright_model::profile::Profiles;
-use poolwright_sizing::{Catalogue, Rule, hub_config};
+use poolwright_sizing::error::SizingError;
+use poolwright_sizing::{Catalogue, Job, Rule, Task, hub_config, settings};
+use serde::Serialize;
+use std::collections::BTreeMap;
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
 pub enum Known {
@@ -17,6 +20,8 @@ pub enum Known {
     Rules,
     /// Kinds of model that are read from a config.json, by its model_type
     ModelTypes,
+    /// Settings, as --set takes them, with their values and the tasks that have them
+    Settings,
 }
 
 pub fn list(known: Known, output: Output) -> Outcome {
@@ -25,6 +30,7 @@ pub fn list(known: Known, output: Output) -> Outcome {
         Known::Models => models(output),
         Known::Rules => rules(output),
         Known::ModelTypes => model_types(output),
+        Known::Settings => all_settings(output),
     }
 }
 
@@ -91,5 +97,36 @@ fn model_types(output: Output) -> Outcome {
         table.row([Cell::text(model_type)]);
     }
     output.show(&types, &table)?;
+    Ok(ExitCode::Ok)
+}
+
+#[derive(Default, Serialize)]
+struct Setting {
+    values: String,
+    tasks: Vec<&'static str>,
+}
+
+fn all_settings(output: Output) -> Outcome {
+    let mut all: BTreeMap<&str, Setting> = BTreeMap::new();
+    for task in Task::ALL {
+        for name in settings::names(&Job::of(*task)) {
+            let setting = all.entry(name).or_default();
+            setting.tasks.push(task.name());
+            // What is refused says what is allowed.
+            if let Err(SizingError::BadValue { allowed, .. }) = settings::set(&mut Job::of(*task), name, "?")
+            {
+                setting.values = allowed;
+            }
+        }
+    }
+    let mut table = Table::new([column("SETTING").named("name"), column("TASKS"), column("VALUES")]);
+    for (name, setting) in &all {
+        table.row([
+            Cell::text(*name),
+            Cell::list(&setting.tasks),
+            Cell::text(&setting.values),
+        ]);
+    }
+    output.show(&all, &table)?;
     Ok(ExitCode::Ok)
 }

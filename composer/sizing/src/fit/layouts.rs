@@ -4,7 +4,7 @@ use super::memo::Memo;
 use super::{Division, Limits, Offer, Widths};
 use crate::error::SizingError;
 use crate::inference::Layout;
-use crate::job::{Job, Training};
+use crate::job::{Job, Method, Training};
 use crate::model::Model;
 use crate::overhead::Card;
 use crate::parallel::Parallel;
@@ -167,6 +167,14 @@ enum Reach {
 /// The layouts worth a look, the plain one first: groups inside a host; stages where there are micro-batches to
 /// fill them; long sequences divided; experts spread over the replicas of a host.
 fn shapes(model: &Model, job: &Training, limits: Limits, joined: u32, reach: Reach) -> Vec<Shape> {
+    // Trainers of quantised weights divide them by sharding alone (bitsandbytes with FSDP), unless told otherwise.
+    let limits = match job.method {
+        Method::Qlora => Limits {
+            widths: limits.widths.or_one(),
+            ..limits
+        },
+        _ => limits,
+    };
     let mut widths = group_widths(model, limits, joined);
     widths.reverse();
     let widest = u64::from(limits.host_slots.unwrap_or(USUAL_HOST));

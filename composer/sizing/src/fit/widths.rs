@@ -62,6 +62,18 @@ impl Widths {
         }
     }
 
+    /// One of each that is not asked for.
+    pub(super) fn or_one(self) -> Widths {
+        let one = |asked: Option<u64>| asked.or(Some(1));
+        Widths {
+            tensor: one(self.tensor),
+            pipeline: one(self.pipeline),
+            interleave: one(self.interleave),
+            context: one(self.context),
+            expert: one(self.expert),
+        }
+    }
+
     pub(super) fn any(self) -> bool {
         self != Widths::default()
     }

@@ -9,7 +9,7 @@ use crate::constants::{Constants, Scope};
 use crate::job::WeightFormat;
 use crate::model::{Model, Stored};
 use matrices::Found;
-use patterns::Patterns;
+use patterns::{Patterns, TARGETS};
 use std::collections::BTreeMap;
 
 /// By `quantization_config`, or else by the type of its tensors; None where the file says neither. The places are a
@@ -50,7 +50,11 @@ fn quantisation(model: &Model, fields: &Fields, experts: Option<&str>) -> Result
     let groups = fields.inner("config_groups")?;
     let rules = match &groups {
         Some(groups) if fields.text("quant_method").as_deref() == Some("compressed-tensors") => {
-            let rules: Result<Vec<Rule>, ConfigError> = groups.objects().iter().map(group).collect();
+            let objects = groups.objects();
+            if objects.len() > MOST_GROUPS {
+                return Err(fields.bad("config_groups", &format!("at most {MOST_GROUPS} groups")));
+            }
+            let rules: Result<Vec<Rule>, ConfigError> = objects.iter().map(group).collect();
             let mut rules = rules?;
             if rules.iter().filter(|rule| rule.targets.is_none()).count() > 1 {
                 return Err(fields.bad("config_groups", "one group at most for all linear layers"));
@@ -89,7 +93,8 @@ fn quantisation(model: &Model, fields: &Fields, experts: Option<&str>) -> Result
         let allowed = format!(
             "at most {MOST_STEPS} groups with names and regular expressions with a number, times layers"
         );
-        return Err(fields.bad(fields.named(&KEPT).unwrap_or("config_groups"), &allowed));
+        let key = fields.named(&KEPT).filter(|_| kept.numbered() > 0);
+        return Err(fields.bad(key.unwrap_or("config_groups"), &allowed));
     }
     let parts = matrices::parts(model, stored);
     let of_rules = rules.iter().filter_map(|rule| rule.targets.as_ref());
@@ -154,6 +159,10 @@ const KEPT: [&str; 5] = [
 /// Modules without quantisation: by lists, by settings of single ones (AutoRound), by expressions (GPTQModel).
 fn kept(fields: &Fields) -> Result<Patterns, ConfigError> {
     let mut kept = Patterns::of(fields, &KEPT)?;
+    if kept.names("Linear") {
+        let key = fields.named(&KEPT).unwrap_or("ignore");
+        return Err(fields.bad(key, "names of modules: Linear is the class of all of them"));
+    }
     let key = "extra_config";
     if let Some(modules) = fields.inner(key)? {
         for name in modules.names() {
@@ -174,7 +183,8 @@ fn kept(fields: &Fields) -> Result<Patterns, ConfigError> {
     Ok(kept)
 }
 
-/// Comparisons of one matrix in all layers, so that a long list cannot keep the reader busy.
+/// Groups, and comparisons of one matrix in all layers, so that a long list cannot keep the reader busy.
+const MOST_GROUPS: usize = 1_000;
 const MOST_STEPS: u64 = 4_000;
 
 impl Rule {
@@ -194,13 +204,13 @@ fn group(fields: &Fields) -> Result<Rule, ConfigError> {
     let weights = fields.inner("weights")?;
     let weights = weights.ok_or_else(|| fields.bad("weights", "an object with num_bits"))?;
     let format = of_weights(&weights).ok_or_else(|| weights.bad("num_bits", GROUP_BITS))?;
-    let listed = fields.get("targets").and_then(|targets| targets.as_array());
+    let listed = fields.get(TARGETS).and_then(|targets| targets.as_array());
     let of_class =
         listed.is_none_or(|targets| targets.iter().any(|target| target.as_str() == Some("Linear")));
     Ok(Rule {
         targets: match of_class {
             true => None,
-            false => Some(Patterns::of(fields, &["targets"])?),
+            false => Some(Patterns::of(fields, &[TARGETS])?),
         },
         bytes: bytes(&weights, format)?,
     })
@@ -240,8 +250,15 @@ fn cache(fields: &Fields) -> Result<Option<u64>, ConfigError> {
         (None, Some("FP8" | "INT8")) => Some(8),
         (None, _) => None,
     };
-    // Fewer bits than 8 are not sized.
-    Ok(bits.filter(|bits| *bits == 8).map(|_| 1))
+    match (bits, scheme) {
+        (Some(8), _) => Ok(Some(1)),
+        // Fewer are not sized.
+        (None | Some(4 | 16), _) => Ok(None),
+        (Some(_), scheme) => Err(scheme
+            .as_ref()
+            .unwrap_or(fields)
+            .bad("num_bits", "4, 8, 16, of kv_cache_scheme")),
+    }
 }
 
 fn method(fields: &Fields) -> Result<WeightFormat, ConfigError> {
@@ -307,13 +324,12 @@ fn bitsandbytes(fields: &Fields) -> Result<WeightFormat, ConfigError> {
     if (four, eight) == (Some(true), Some(true)) {
         return Err(fields.bad("load_in_8bit", "false with load_in_4bit"));
     }
-    if four != Some(true) {
-        return Ok(WeightFormat::Int8);
-    }
-    if fields.flag("bnb_4bit_use_double_quant")? == Some(true) {
-        Ok(WeightFormat::Nf4Dq)
-    } else {
-        Ok(WeightFormat::Nf4)
+    let twice = fields.flag("bnb_4bit_use_double_quant")? == Some(true);
+    match (four, eight) {
+        (Some(true), _) if twice => Ok(WeightFormat::Nf4Dq),
+        (Some(true), _) => Ok(WeightFormat::Nf4),
+        (_, Some(true)) => Ok(WeightFormat::Int8),
+        _ => Err(fields.bad("load_in_4bit", "true, or load_in_8bit true, with bitsandbytes")),
     }
 }
 
@@ -325,7 +341,19 @@ fn compressed(fields: &Fields) -> Result<WeightFormat, ConfigError> {
     let first = groups.as_ref().and_then(Fields::first);
     let weights = first.and_then(|group| group.inner("weights").ok().flatten());
     let format = weights.as_ref().and_then(of_weights);
-    format.ok_or_else(|| fields.bad("config_groups", GROUP_BITS))
+    let format = format.ok_or_else(|| fields.bad("config_groups", GROUP_BITS))?;
+    use WeightFormat::{Fp8, GptqInt4, Int8, Nvfp4};
+    let said: &[WeightFormat] = match fields.text("format").as_deref() {
+        Some("float-quantized") => &[Fp8],
+        Some("int-quantized") => &[Int8],
+        Some("pack-quantized") => &[GptqInt4, Int8],
+        Some("nvfp4-pack-quantized") => &[Nvfp4],
+        _ => return Ok(format),
+    };
+    match said.contains(&format) {
+        true => Ok(format),
+        false => Err(fields.bad("format", &format!("the format of config_groups, {format}"))),
+    }
 }
 
 fn of_weights(weights: &Fields) -> Option<WeightFormat> {

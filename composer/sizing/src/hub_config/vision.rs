@@ -15,7 +15,7 @@ pub(super) fn of(whole: &Fields, text_width: u64) -> Result<Option<Vision>, Conf
     };
     let (model, tower) = (whole.model_type(), fields.model_type());
     let text = u128::from(text_width);
-    let counted = match (model.as_str(), tower.as_str()) {
+    let counted = match (model.trim_end_matches("_text"), tower.as_str()) {
         ("gemma3", "siglip_vision_model") if fields.flag("vision_use_head")? == Some(false) => {
             let tower = Tower::read(&fields, [1152, 4304, 27, 896, 14])?;
             // A matrix and a norm.

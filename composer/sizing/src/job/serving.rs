@@ -96,7 +96,7 @@ impl Inference {
         let starts_by_itself = known.filter(|engine| engine.share_option.is_some());
         let usual = starts_by_itself.and_then(|engine| engine.utilization.as_ref());
         self.gpu_memory_utilization = self.gpu_memory_utilization.or(usual.map(|usual| usual.value));
-        self.engine = engine.to_owned();
+        self.engine = known.map_or(engine, |known| &known.name).to_owned();
     }
 
     /// The engine takes the format of its cache from the model's file.

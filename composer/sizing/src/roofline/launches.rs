@@ -1,4 +1,5 @@
-//! Operations that eager PyTorch starts one by one: a small batch waits for the host, not for the GPU.
+//! What the host does before the GPU can: eager PyTorch starts each operation, a server schedules each step. A small batch
+//! waits for it.
 
 use super::Shares;
 use crate::constants::{Constants, Engine};
@@ -13,19 +14,25 @@ pub struct Launches {
     pub(super) backward: f64,
     /// Of the optimizer.
     pub(super) step: f64,
+    /// How many times as long slow and fast hosts take.
+    pub(super) range: [f64; 2],
 }
 
 impl Launches {
-    /// None where kernels are fused or captured in graphs.
+    /// None where kernels are fused.
     pub fn of(model: &Model, job: &Job) -> Option<Launches> {
         let constants = Constants::builtin();
         let plain = Layers::plain(model);
         let layers = match job {
             Job::Inference(job) => {
-                constants
-                    .serving
-                    .engine(&job.engine)
-                    .filter(|engine| Engine::is_library(engine))?;
+                if !Engine::is_library(constants.serving.engine(&job.engine)?) {
+                    let of_step = &Shares::builtin().server_step_s;
+                    return Some(Launches {
+                        forward: of_step.value,
+                        range: of_step.range(),
+                        ..Launches::default()
+                    });
+                }
                 Layers {
                     caches: true,
                     ..plain
@@ -42,8 +49,12 @@ impl Launches {
             }
         };
         let graphs = layers.graphs(1.0);
-        let each = Shares::builtin().launch_s.value;
-        let mut all = Launches::default();
+        let launch = &Shares::builtin().launch_s;
+        let each = launch.value;
+        let mut all = Launches {
+            range: launch.range(),
+            ..Launches::default()
+        };
         for graph in model.in_order(&graphs) {
             let (operations, trained) = graph.launches();
             let trained = each * trained as f64;
@@ -61,6 +72,7 @@ impl Launches {
             forward: factor * self.forward,
             backward: factor * self.backward,
             step: factor * self.step,
+            ..self
         }
     }
 }

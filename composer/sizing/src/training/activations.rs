@@ -6,7 +6,7 @@ use super::rank::Rank;
 use crate::eager::tape::{Kept, Section};
 use crate::estimate::grouped;
 use crate::features::Mlp;
-use crate::job::{Method, Recompute};
+use crate::job::{Method, Recompute, WeightFormat};
 use crate::layer::{Feeding, Layers, Mixing};
 use std::cell::OnceCell;
 
@@ -96,7 +96,8 @@ impl Rank<'_> {
             repeats_keys: self.framework.repeats_keys.is_some(),
             loops_experts: false,
             unpacks: quantised,
-            keeps_inputs: self.framework.frozen_inputs.value > 0.0,
+            // LLM.int8 keeps them (`ctx.tensors` of MatMul8bitLt in bitsandbytes).
+            keeps_inputs: self.framework.frozen_inputs.value > 0.0 || self.job.frozen == WeightFormat::Int8,
         }
     }
 
@@ -308,6 +309,8 @@ impl Rank<'_> {
     /// are computed again.
     fn autocast_copies(&self) -> Option<Part> {
         let copied = match self.job.recompute {
+            // Quantised matrices are unpacked in 16 bits as they are.
+            _ if self.job.method == Method::Qlora => self.head(),
             Recompute::None | Recompute::Selective | Recompute::OpSac => {
                 let layers = self.dense_layer() * self.stage.layers;
                 layers + self.expert_layer() * self.expert_layers() + self.head()

@@ -13,7 +13,9 @@ impl Rank<'_> {
     /// Bytes of a weight, and so of its gradient, while it is computed with; and of a gradient while it is divided.
     fn gathered_bytes(&self) -> (f64, f64) {
         if self.adapted() {
-            return (self.frozen_bytes(), 0.0);
+            let narrow = self.job.precision == Precision::Fp32ShardsBf16Compute;
+            let frozen = self.frozen_bytes();
+            return (if narrow { frozen.min(2.0) } else { frozen }, 0.0);
         }
         match self.job.precision {
             Precision::Bf16 => (2.0, 2.0),
@@ -164,10 +166,9 @@ impl Rank<'_> {
     }
 
     fn gathered_root(&self) -> (f64, String) {
-        let b = if self.adapted() {
-            2.0
-        } else {
-            self.gathered_bytes().0
+        let b = match self.job.precision {
+            Precision::Fp32 | Precision::Fp32AutocastBf16 => 4.0,
+            _ => 2.0,
         };
         let root = self.embeddings();
         let formula = words!(

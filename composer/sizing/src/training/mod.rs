@@ -22,7 +22,9 @@ use crate::constants::{Constants, Factor, Figure, Framework};
 use crate::error::SizingError;
 use crate::estimate::{Estimate, Level, OFFLOADED, Term, WARNING, whole};
 use crate::job::within;
-use crate::job::{AllocatorMode, Job, Method, Offload, Optimizer, Precision, Sharding, Training};
+use crate::job::{
+    AllocatorMode, Job, Method, Offload, Optimizer, Precision, Sharding, Training, WeightFormat,
+};
 use crate::layer::is_replayable;
 use crate::model::Model;
 use crate::overhead::{self, Card};
@@ -295,6 +297,14 @@ fn notes(model: &Model, job: &Training, parallel: &Parallel, peak: &Peak) -> Vec
         gib(peak.bytes),
         others.join(", ")
     )];
+    if job.allocator == AllocatorMode::Fixed {
+        let varying = Constants::builtin().training.reserved_varying.value;
+        notes.push(format!(
+            "for batches of one length; of varying length, PyTorch reserves about {:.2} GiB in all \
+             (allocator=varying_shapes)",
+            gib(varying * peak.bytes)
+        ));
+    }
     if let Some(context) = model.context.filter(|c| job.seq_len > *c) {
         notes.push(format!(
             "{WARNING} {} tokens are more than the model's context of {context}",
@@ -338,8 +348,16 @@ fn unconfirmed(model: &Model, job: &Training, parallel: &Parallel) -> Vec<String
         "FP8, counted as bf16 computation on fp32 shards",
     );
     say(
+        job.method != Method::Full && job.precision != Precision::Bf16,
+        "adapters on a model that is not in bf16",
+    );
+    say(
         job.method == Method::Peft,
         "other adapters, counted as low-rank ones",
+    );
+    say(
+        job.method == Method::Qlora && job.frozen == WeightFormat::Int8,
+        "frozen weights in int8, as bitsandbytes' source has them",
     );
     say(
         job.method == Method::Qlora && job.frozen.is_unpacked_in_graph() && model.experts.is_some(),

@@ -137,15 +137,15 @@ impl Rank<'_> {
             }
         };
         let (by, experts_by) = self.divided(Sharding::Weights);
-        let frozen = self.frozen_bytes();
-        let dense = frozen * self.dense_layer() * self.stage.layers + 2.0 * self.embeddings();
+        let (frozen, whole) = (self.frozen_bytes(), self.whole_bytes());
+        let dense = frozen * self.dense_layer() * self.stage.layers + whole * self.embeddings();
         let experts = frozen * self.expert_layer() * self.expert_layers();
         let linears = self.linears();
         let weights = Spread {
             total: (dense + b * trained) / by + experts / experts_by,
             formula: words!(
                 self,
-                "(2 B x {} in embeddings + {frozen} B x {} + {b} B x {n} in adapters){}",
+                "({whole} B x {} in embeddings + {frozen} B x {} + {b} B x {n} in adapters){}",
                 grouped(self.embeddings().round() as u64),
                 grouped(linears.round() as u64),
                 over(by)
@@ -170,10 +170,16 @@ impl Rank<'_> {
         self.dense_layer() * self.stage.layers + self.expert_layer() * self.expert_layers()
     }
 
+    /// Bytes of a frozen parameter that is not quantised. After peft's `prepare_model_for_kbit_training`, embeddings,
+    /// norms and head are in fp32.
+    fn whole_bytes(&self) -> f64 {
+        Constants::builtin().states(self.job.precision).weights
+    }
+
     /// Bytes of a frozen parameter outside the embeddings, its scales aside where they are held apart.
     pub fn frozen_bytes(&self) -> f64 {
         if self.job.method != Method::Qlora {
-            return 2.0;
+            return self.whole_bytes();
         }
         let format = Constants::builtin().format(self.job.frozen);
         if self.gathers() {

@@ -86,6 +86,13 @@ fn settings_by_word_and_by_column() {
         assert_eq!(said, size(column, value), "{words}");
         assert_ne!(said, usual, "{words}");
     }
+    let unknown = size("what", "nonsense words");
+    assert!(
+        unknown.contains("allowed: foreach, prepare_model_for_kbit_training"),
+        "{unknown}"
+    );
+    let kind = size("model_type", "frobnicate");
+    assert!(kind.contains("--list model-types"), "{kind}");
 }
 
 #[test]
@@ -436,7 +443,7 @@ const UNSEEN: [(&str, usize, f64, usize); 9] = [
     ("peft adapters", 52, 8.2, 0),
     ("peft lora", 6, 5.2, 0),
     ("litgpt lora", 11, 4.4, 0),
-    ("litgpt qlora", 13, 22.0, 3),
+    ("litgpt qlora", 13, 21.2, 2),
     ("qwen lora", 18, 11.7, 5),
     ("qwen qlora", 24, 5.0, 0),
     ("qwen served", 10, 3.8, 0),

@@ -211,6 +211,43 @@ fn adapters() {
     );
 }
 
+/// The frozen model is as wide as the precision says: all of it, or what is not quantised, as peft's
+/// `prepare_model_for_kbit_training` makes it.
+#[test]
+fn adapters_on_weights_in_fp32() {
+    let llama = model("Llama-3.1-8B");
+    let weights = |method, precision, frozen| {
+        let job = Training {
+            precision,
+            ..adapted(method, AdapterType::Fp32, frozen)
+        };
+        let peak = peak(&llama, &job, &Parallel::SINGLE).unwrap();
+        let bytes = |name: &str| {
+            peak.terms
+                .iter()
+                .find(|term| term.name == name)
+                .map(|term| term.point.0)
+        };
+        (bytes("weights").unwrap(), bytes("bf16 weight copies"))
+    };
+    let ends = 2 * 128_256 * 4096;
+    let adapters = 4 * 41_943_040;
+    let (frozen, _) = weights(Method::Lora, Precision::Fp32, WeightFormat::Nf4);
+    assert_eq!(frozen, 4 * llama.params + adapters);
+    let prepared = Precision::Fp32AutocastBf16;
+    let (whole, copies) = weights(Method::Lora, prepared, WeightFormat::Nf4);
+    assert_eq!(whole, frozen);
+    assert!(copies > Some(2 * (llama.params - ends)));
+    let (quantised, copies) = weights(Method::Qlora, prepared, WeightFormat::Nf4);
+    let (narrow, _) = weights(Method::Qlora, Precision::Bf16, WeightFormat::Nf4);
+    assert_eq!(quantised - narrow, 2 * ends);
+    assert_eq!(copies, Some(2 * ends / 2));
+    // 0.004 B of scales.
+    let (int8, _) = weights(Method::Qlora, Precision::Bf16, WeightFormat::Int8);
+    let expected = (1.004 * (llama.params - ends) as f64).ceil() as u64 + 2 * ends + adapters;
+    assert!(int8.abs_diff(expected) < 2, "{int8} {expected}");
+}
+
 #[test]
 fn gpt_2() {
     let job = Training {

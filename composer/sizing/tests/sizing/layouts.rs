@@ -176,6 +176,35 @@ fn just_so_many_gpus_are_taken_where_that_divides() {
     assert_eq!(less.rejections[0].reason, "needs 32, 16 available");
 }
 
+/// bitsandbytes shards quantised weights with FSDP; no trainer divides their matrices unless it is asked to.
+#[test]
+fn quantised_weights_are_divided_by_sharding() {
+    let job = Job::Training(Training {
+        seq_len: 1024,
+        ..Training::new(Method::Qlora)
+    });
+    let cards = [offer("rtx-4090-24gb")];
+    let found = sized("Llama-3.1-70B", &job, &cards, Limits::default());
+    assert!(!found.candidates.is_empty());
+    for candidate in &found.candidates {
+        let gpus = u64::from(candidate.set.count);
+        assert_eq!(candidate.division, Division::Training(Parallel::data(gpus)));
+    }
+    let tensor = Widths {
+        tensor: Some(4),
+        ..Widths::default()
+    };
+    let limits = Limits {
+        widths: tensor,
+        ..Limits::default()
+    };
+    let asked = sized("Llama-3.1-70B", &job, &cards, limits);
+    let Division::Training(division) = asked.candidates[0].division else {
+        panic!("{asked:?}")
+    };
+    assert_eq!(division.tensor, 4);
+}
+
 /// A host that lacks the memory for what its GPUs offload holds none of the sets that it could.
 #[test]
 fn hosts_hold_what_is_offloaded() {

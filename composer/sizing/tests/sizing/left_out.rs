@@ -23,8 +23,8 @@ fn median(mut values: Vec<f64>) -> f64 {
 }
 
 /// A line for a constant, with its value and the errors of the rows' figures with it and with what the other models say;
-/// and the mean of the latter.
-pub fn left_out(name: &str, value: f64, rows: &[Said]) -> (String, f64) {
+/// and the means of both.
+pub fn left_out(name: &str, value: f64, rows: &[Said]) -> (String, [f64; 2]) {
     let models: BTreeSet<&str> = rows.iter().map(|row| row.model.as_str()).collect();
     assert!(models.len() > 2, "{name}: {models:?}");
     let of = |without: Option<&str>| {
@@ -45,7 +45,7 @@ pub fn left_out(name: &str, value: f64, rows: &[Said]) -> (String, f64) {
         mean(&with),
         mean(&left_out),
     );
-    (line, mean(&left_out))
+    (line, [mean(&with), mean(&left_out)])
 }
 
 /// Those of one GPU, on the shared rows where they are present.
@@ -128,23 +128,34 @@ fn constants_of_pytorch_hold_for_models_that_they_were_not_fitted_on() {
         .reserved
         .as_ref()
         .unwrap();
+    // Each with the mean error that it may have: without the smaller ones, it would be 0.7 to 3.5 %.
     let found = [
-        left_out("context, GiB", held("context", Purpose::Training), &context),
-        left_out(
+        ("context, GiB", held("context", Purpose::Training), &context, 0.2),
+        (
             "kernels of serving, GiB",
             held("kernels", Purpose::Serving),
             &serving,
+            0.2,
         ),
-        left_out(
+        (
             "kernels of training, GiB",
             held("kernels", Purpose::Training),
             &training,
+            0.2,
         ),
-        left_out("workspaces of cuBLAS, GiB", replayed.workspace_gib, &workspace),
-        left_out("reserved over what is no weight", beside.share, &share),
+        (
+            "workspaces of cuBLAS, GiB",
+            replayed.workspace_gib,
+            &workspace,
+            0.75,
+        ),
+        ("reserved over what is no weight", beside.share, &share, 5.0),
     ];
-    for (line, error) in found {
+    for (name, value, rows, most) in found {
+        let (line, errors) = left_out(name, value, rows);
         println!("{line}");
-        assert!(error <= 5.0, "{line}");
+        assert!(errors.iter().all(|error| *error <= most), "{line}");
+        let (without, [error, _]) = left_out(name, 0.0, rows);
+        assert!(error > most, "it could not fail: {without}");
     }
 }

@@ -192,7 +192,33 @@ fn small_batches_wait_for_the_host() {
         println!("{name}: {measured:.0}, {slow:.0} to {fast:.0}");
         assert!((slow..=fast).contains(&measured), "{name}");
     }
-    // A server captures its operations in graphs.
-    let model = catalogue.resolve("Llama-3.1-8B").unwrap();
-    assert_eq!(Launches::of(&model, &Job::Inference(Inference::default())), None);
+}
+
+/// A server captures its operations in graphs, and prepares each step.
+#[test]
+fn steps_of_a_server_take_their_time() {
+    let speed = |name: &str| {
+        let model = Catalogue::builtin().resolve(name).unwrap();
+        let job = Inference {
+            concurrency: 1,
+            ..Inference::default()
+        };
+        let launches = Launches::of(&model, &Job::Inference(job.clone()));
+        roofline::serving(
+            &model,
+            &job,
+            Layout::SINGLE,
+            &rates("h200-sxm-141gb"),
+            8,
+            launches,
+        )
+        .unwrap()
+    };
+    // 2.5 GB of weights at 70 % of 4.8 TB/s are 0.7 ms.
+    let small = speed("Llama-3.2-1B");
+    assert_eq!(small.bound_by, roofline::Bound::Memory);
+    assert!((0.0014..0.0016).contains(&small.step_s), "{small:?}");
+    let [slow, fast] = small.range.unwrap();
+    assert!(slow < 210.0 && fast > 1000.0, "{slow} {fast}");
+    assert_eq!(speed("Llama-3.1-8B").range, None);
 }

@@ -17,6 +17,9 @@ const BEFORE: [&str; 6] = [
     "",
 ];
 
+/// The list of modules that a group is for; other lists often name modules that not every model has.
+pub(super) const TARGETS: &str = "targets";
+
 /// Parts of names of modules of a layer.
 const OWN: [&str; 5] = ["layers", "proj", "attn", "mlp", "expert"];
 
@@ -131,7 +134,7 @@ impl Patterns {
         };
         let lower = name.to_ascii_lowercase();
         let is_own = name.starts_with("re:") || of_language(name.trim_matches('.')).is_some();
-        let is_own = is_own && OWN.iter().any(|part| lower.contains(part));
+        let is_own = key == TARGETS || (is_own && OWN.iter().any(|part| lower.contains(part)));
         if self.first.is_none() && is_own && !BESIDE.iter().any(|part| lower.contains(part)) {
             self.first = Some((key.to_owned(), name.to_owned()));
         }
@@ -177,6 +180,11 @@ impl Patterns {
             }
             _ => self.alike.push(glob(name)),
         }
+    }
+
+    /// Whether this very name is there.
+    pub fn names(&self, name: &str) -> bool {
+        self.names.contains(name)
     }
 
     /// Expressions that each layer is searched with.

@@ -172,6 +172,11 @@ fn with_experts() -> String {
 fn quantisation_that_contradicts_itself() {
     let refused = |quantised: &str| parts(LLAMA_8B, quantised).unwrap_err();
     let long: Vec<String> = (0..100_000).map(|n| format!("\"re:.*layers.{n}.*\"")).collect();
+    let groups: Vec<String> = (0..100_000)
+        .map(|n| {
+            format!(r#""{n}": {{"targets": ["re:.*{n}.*"], "weights": {{"num_bits": 8, "type": "float"}}}}"#)
+        })
+        .collect();
     for (quantised, says) in [
         (
             r#""quant_method": "gptq", "bits": 4, "w_bit": 8"#,
@@ -203,8 +208,35 @@ fn quantisation_that_contradicts_itself() {
             "allowed: one group at most for all linear layers",
         ),
         (
+            r#""quant_method": "bitsandbytes", "load_in_4bit": false, "load_in_8bit": false"#,
+            "load_in_4bit is false; allowed: true, or load_in_8bit true",
+        ),
+        (
             r#""quant_method": "compressed-tensors", "config_groups": {"a": {"targets": ["nothing"], "weights": {"num_bits": 8, "type": "float"}}}"#,
-            "allowed: modules that leave a matrix of the model",
+            "targets is \"nothing\"; allowed: names of modules that this model has",
+        ),
+        (
+            r#""quant_method": "compressed-tensors", "ignore": [], "config_groups": {"a": {"weights": {"num_bits": 8, "type": "float"}}, "b": {"targets": ["re:.*frobnic.*"], "weights": {"num_bits": 4, "type": "int"}}}"#,
+            "targets is \"re:.*frobnic.*\"; allowed: names of modules that this model has",
+        ),
+        (
+            r#""quant_method": "compressed-tensors", "ignore": ["Linear"], "config_groups": {"a": {"weights": {"num_bits": 8, "type": "float"}}}"#,
+            "ignore is [\"Linear\"]; allowed: names of modules",
+        ),
+        (
+            r#""quant_method": "compressed-tensors", "format": "float-quantized", "config_groups": {"a": {"weights": {"num_bits": 4, "type": "int"}}}"#,
+            "format is \"float-quantized\"; allowed: the format of config_groups, gptq-int4",
+        ),
+        (
+            r#""quant_method": "fp8", "kv_cache_scheme": {"num_bits": 3}"#,
+            "num_bits is 3; allowed: 4, 8, 16, of kv_cache_scheme",
+        ),
+        (
+            &format!(
+                r#""quant_method": "compressed-tensors", "config_groups": {{{}}}"#,
+                groups.join(",")
+            ),
+            "allowed: at most 1000 groups",
         ),
         (
             r#""quant_method": "fp8", "ignore": ["lm_head", "model.layers.3.self_atn"]"#,
