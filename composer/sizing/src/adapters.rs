@@ -4,17 +4,14 @@ use crate::features::Gate;
 use crate::job::{AdapterType, Targets};
 use crate::linear::Linear;
 use crate::model::{Experts, Latent, Model};
-use serde::{Deserialize, Serialize};
 
 /// Low-rank or other adapters.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Adapters {
     pub rank: u64,
     pub targets: Targets,
     pub dtype: AdapterType,
     /// Trained parameters; counted from rank and targets when absent.
-    #[serde(default)]
     pub trainable: Option<u64>,
 }
 
@@ -52,12 +49,12 @@ impl Adapters {
             Targets::Qv | Targets::Qkvo => (0, 0, 0),
             Targets::All | Targets::Mlp => mlps(model),
         };
-        let with_experts = model.expert_layers();
-        let linear = model.linear_layers();
+        let with_experts = model.anatomy.with_experts;
+        let linear = model.anatomy.with_state;
         let of_linear = model.linear.map_or(0, |l| self.linear_attention(model, l));
-        let dense = model.attending_layers().saturating_mul(attention)
+        let dense = model.anatomy.attending.saturating_mul(attention)
             + linear.saturating_mul(of_linear)
-            + model.plain_layers().saturating_mul(plain)
+            + model.anatomy.plain.saturating_mul(plain)
             + with_experts.saturating_mul(shared);
         let experts = with_experts.saturating_mul(routed);
         (self.rank.saturating_mul(dense), self.rank.saturating_mul(experts))

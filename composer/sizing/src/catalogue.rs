@@ -1,6 +1,6 @@
 //! The models that come with Poolwright, and finding one by the name that people type.
 
-use crate::error::{DataError, UnknownModel};
+use crate::error::{DataError, UnknownModel, data};
 use crate::hub_config;
 use crate::model::Model;
 use crate::size_class;
@@ -10,34 +10,13 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{LazyLock, OnceLock};
 
 const BUILTIN: [(&str, &str); 7] = [
-    (
-        "models/llama.toml",
-        include_str!("../../../hw-profiles/models/llama.toml"),
-    ),
-    (
-        "models/qwen.toml",
-        include_str!("../../../hw-profiles/models/qwen.toml"),
-    ),
-    (
-        "models/mistral.toml",
-        include_str!("../../../hw-profiles/models/mistral.toml"),
-    ),
-    (
-        "models/others.toml",
-        include_str!("../../../hw-profiles/models/others.toml"),
-    ),
-    (
-        "models/recent.toml",
-        include_str!("../../../hw-profiles/models/recent.toml"),
-    ),
-    (
-        "models/research.toml",
-        include_str!("../../../hw-profiles/models/research.toml"),
-    ),
-    (
-        "models/mixed.toml",
-        include_str!("../../../hw-profiles/models/mixed.toml"),
-    ),
+    data!("models/llama.toml"),
+    data!("models/qwen.toml"),
+    data!("models/mistral.toml"),
+    data!("models/others.toml"),
+    data!("models/recent.toml"),
+    data!("models/research.toml"),
+    data!("models/mixed.toml"),
 ];
 
 /// Known models, each read when it is asked for.
@@ -76,13 +55,14 @@ impl Entry {
         std::iter::once(&self.name).chain(&self.aliases)
     }
 
-    fn read(&self) -> Result<Model, String> {
-        let model = hub_config::parse(&self.name, &self.config).map_err(|error| error.to_string())?;
+    fn read(&self) -> Result<Model, DataError> {
+        let refuse = |message| DataError::new(&self.file, format!("model {}: {message}", self.name));
+        let model = hub_config::parse(&self.name, &self.config).map_err(|error| refuse(error.to_string()))?;
         if model.params != self.params {
-            return Err(format!(
+            return Err(refuse(format!(
                 "params is {}; allowed: {}, as its config comes to",
                 self.params, model.params
-            ));
+            )));
         }
         Ok(Model {
             aliases: self.aliases.clone(),
@@ -102,17 +82,7 @@ impl Catalogue {
         &CATALOGUE
     }
 
-    /// Reads model files: pairs of a name for messages and TOML text.
-    pub fn parse(files: &[(&str, &str)]) -> Result<Catalogue, DataError> {
-        let catalogue = Catalogue::named(files)?;
-        for entry in &catalogue.entries {
-            let refuse = |message| DataError::new(&entry.file, format!("model {}: {message}", entry.name));
-            entry.read().map_err(refuse)?;
-        }
-        Ok(catalogue)
-    }
-
-    /// The same without a look at what each model is.
+    /// Of model files: pairs of a name for messages and TOML text.
     fn named(files: &[(&str, &str)]) -> Result<Catalogue, DataError> {
         let mut catalogue = Catalogue::default();
         for (file, text) in files {
@@ -164,22 +134,19 @@ impl Catalogue {
         if let Some(model) = self.by_name(text) {
             return Ok(model.clone());
         }
+        let unknown = |why: String, suggestions| UnknownModel {
+            name: text.to_owned(),
+            why,
+            suggestions,
+        };
+        let out_of_range = || unknown(size_class::OutOfRange.to_string(), Vec::new());
         match size_class::parse_size(text) {
-            Some(params) => size_class::shape(params).map_err(|why| UnknownModel {
-                name: text.to_owned(),
-                why: why.to_string(),
-                suggestions: Vec::new(),
-            }),
-            None if size_class::looks_like_size(text) => Err(UnknownModel {
-                name: text.to_owned(),
-                why: size_class::OutOfRange.to_string(),
-                suggestions: Vec::new(),
-            }),
-            None => Err(UnknownModel {
-                name: text.to_owned(),
-                why: "not in the catalogue, and no size such as 8B".into(),
-                suggestions: self.suggest(text),
-            }),
+            Some(params) => size_class::shape(params).map_err(|_| out_of_range()),
+            None if size_class::looks_like_size(text) => Err(out_of_range()),
+            None => Err(unknown(
+                "not in the catalogue, and no size such as 8B".into(),
+                self.suggest(text),
+            )),
         }
     }
 
@@ -300,7 +267,14 @@ mod tests {
     #[test]
     fn a_wrong_file_is_refused_with_the_key() {
         let good = include_str!("../../../hw-profiles/models/mistral.toml");
-        let parse = |text: &str| Catalogue::parse(&[("m.toml", text)]).unwrap_err().to_string();
+        let read = |text: &str| {
+            let catalogue = Catalogue::named(&[("m.toml", text)])?;
+            catalogue
+                .entries
+                .iter()
+                .try_for_each(|entry| entry.read().map(drop))
+        };
+        let parse = |text: &str| read(text).unwrap_err().to_string();
         assert!(parse(&good.replacen("params", "param", 1)).contains("unknown field `param`"));
         let error = parse(&good.replacen("\"num_hidden_layers\": 32", "\"num_hidden_layers\": 0", 1));
         assert!(

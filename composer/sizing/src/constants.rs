@@ -1,34 +1,12 @@
 //! The constants of the estimates, from `hw-profiles/sizing/*.toml`: each with the evidence for it.
 
-use crate::error::{DataError, SizingError};
+use crate::error::{SizingError, builtin, data};
 use crate::job::{Optimizer, Precision, WeightFormat};
 use crate::overhead::Overheads;
 use crate::version::Version;
 use serde::Deserialize;
-use serde::de::DeserializeOwned;
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
-
-const FORMATS: (&str, &str) = (
-    "sizing/formats.toml",
-    include_str!("../../../hw-profiles/sizing/formats.toml"),
-);
-const TRAINING: (&str, &str) = (
-    "sizing/training.toml",
-    include_str!("../../../hw-profiles/sizing/training.toml"),
-);
-const FRAMEWORKS: (&str, &str) = (
-    "sizing/frameworks.toml",
-    include_str!("../../../hw-profiles/sizing/frameworks.toml"),
-);
-const SERVING: (&str, &str) = (
-    "sizing/serving.toml",
-    include_str!("../../../hw-profiles/sizing/serving.toml"),
-);
-const OVERHEAD: (&str, &str) = (
-    "sizing/overhead.toml",
-    include_str!("../../../hw-profiles/sizing/overhead.toml"),
-);
 
 /// A number and why it is that.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -406,65 +384,14 @@ pub struct Constants {
 impl Constants {
     /// Those that come with Poolwright, parsed at the first call.
     pub fn builtin() -> &'static Constants {
-        static CONSTANTS: LazyLock<Constants> = LazyLock::new(|| {
-            Constants::parse(FORMATS, TRAINING, FRAMEWORKS, SERVING, OVERHEAD)
-                .unwrap_or_else(|error| panic!("the built-in constants are tested to parse: {error}"))
+        static CONSTANTS: LazyLock<Constants> = LazyLock::new(|| Constants {
+            formats: builtin(data!("sizing/formats.toml")),
+            training: builtin(data!("sizing/training.toml")),
+            frameworks: builtin(data!("sizing/frameworks.toml")),
+            serving: builtin(data!("sizing/serving.toml")),
+            overhead: builtin(data!("sizing/overhead.toml")),
         });
         &CONSTANTS
-    }
-
-    /// Reads the five files: pairs of a name for messages and TOML text.
-    pub fn parse(
-        formats: (&str, &str),
-        training: (&str, &str),
-        frameworks: (&str, &str),
-        serving: (&str, &str),
-        overhead: (&str, &str),
-    ) -> Result<Constants, DataError> {
-        let constants = Constants {
-            formats: read(formats)?,
-            training: read(training)?,
-            frameworks: read(frameworks)?,
-            serving: read(serving)?,
-            overhead: read(overhead)?,
-        };
-        let missing = |file: &str, what: String| DataError::new(file, format!("{what} is missing"));
-        if let Some(f) = WeightFormat::ALL
-            .iter()
-            .find(|f| !constants.formats.contains_key(f))
-        {
-            return Err(missing(formats.0, format!("format {f}")));
-        }
-        if let Some(p) = Precision::ALL
-            .iter()
-            .find(|p| !constants.training.states.contains_key(p))
-        {
-            return Err(missing(training.0, format!("states.{p}")));
-        }
-        if let Some(o) = Optimizer::ALL
-            .iter()
-            .find(|o| !constants.training.optimizers.contains_key(o))
-        {
-            return Err(missing(training.0, format!("optimizers.{o}")));
-        }
-        if constants
-            .frameworks
-            .named(&constants.frameworks.default)
-            .is_none()
-        {
-            let what = format!("the default framework {:?}", constants.frameworks.default);
-            return Err(missing(frameworks.0, what));
-        }
-        if constants.serving.engine(&constants.serving.default).is_none() {
-            return Err(missing(
-                serving.0,
-                format!("the default engine {:?}", constants.serving.default),
-            ));
-        }
-        if let Some(wrong) = constants.overhead.wrong() {
-            return Err(missing(overhead.0, wrong.into()));
-        }
-        Ok(constants)
     }
 
     pub fn format(&self, format: WeightFormat) -> &Format {
@@ -478,10 +405,6 @@ impl Constants {
     pub fn optimizer(&self, optimizer: Optimizer) -> &OptimizerStates {
         &self.training.optimizers[&optimizer]
     }
-}
-
-fn read<T: DeserializeOwned>((file, text): (&str, &str)) -> Result<T, DataError> {
-    toml::from_str(text).map_err(|e| DataError::toml(file, &e))
 }
 
 #[cfg(test)]
@@ -517,33 +440,20 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_named() {
-        let formats = FORMATS.1.replace("[nf4-dq]", "[nf3]");
-        let error = Constants::parse(("f.toml", &formats), TRAINING, FRAMEWORKS, SERVING, OVERHEAD)
-            .unwrap_err()
-            .to_string();
+    fn every_word_has_its_constants() {
+        let constants = Constants::builtin();
+        let has = |format: &WeightFormat| constants.formats.contains_key(format);
+        assert!(WeightFormat::ALL.iter().all(has));
+        let has = |precision: &Precision| constants.training.states.contains_key(precision);
+        assert!(Precision::ALL.iter().all(has));
+        let has = |optimizer: &Optimizer| constants.training.optimizers.contains_key(optimizer);
+        assert!(Optimizer::ALL.iter().all(has));
         assert!(
-            error.starts_with("f.toml: ") && error.contains("nf3") && error.contains("nf4-dq"),
-            "{error}"
+            constants
+                .frameworks
+                .named(&constants.frameworks.default)
+                .is_some()
         );
-        let start = FORMATS.1.find("[nf4-dq]").unwrap();
-        let end = FORMATS.1.find("[mxfp4]").unwrap();
-        let without = format!("{}{}", &FORMATS.1[..start], &FORMATS.1[end..]);
-        let error = Constants::parse(("f.toml", &without), TRAINING, FRAMEWORKS, SERVING, OVERHEAD)
-            .unwrap_err()
-            .to_string();
-        assert_eq!(error, "f.toml: format nf4-dq is missing");
-        let serving = SERVING.1.replace("default = \"vllm-0.11\"", "default = \"x\"");
-        let error = Constants::parse(FORMATS, TRAINING, FRAMEWORKS, ("s.toml", &serving), OVERHEAD)
-            .unwrap_err()
-            .to_string();
-        assert_eq!(error, "s.toml: the default engine \"x\" is missing");
-        let overhead = OVERHEAD
-            .1
-            .replace("name = \"others\"", "name = \"others\"\nvendor = \"amd\"");
-        let error = Constants::parse(FORMATS, TRAINING, FRAMEWORKS, SERVING, ("o.toml", &overhead))
-            .unwrap_err()
-            .to_string();
-        assert_eq!(error, "o.toml: a last [[links]] for everything else is missing");
+        assert!(constants.serving.engine(&constants.serving.default).is_some());
     }
 }

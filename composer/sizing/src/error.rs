@@ -24,6 +24,23 @@ impl DataError {
     }
 }
 
+/// The name and text of a data file that is compiled in.
+macro_rules! data {
+    ($file:literal) => {
+        (
+            $file,
+            include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../hw-profiles/", $file)),
+        )
+    };
+}
+pub(crate) use data;
+
+/// What such a file holds: tests read them all.
+pub(crate) fn builtin<T: serde::de::DeserializeOwned>((file, text): (&str, &str)) -> T {
+    let read = toml::from_str(text).map_err(|error| DataError::toml(file, &error));
+    read.unwrap_or_else(|error| panic!("built-in data is tested to parse: {error}"))
+}
+
 /// A model that nobody knows.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("model {name:?}: {why}{}", hint(suggestions))]

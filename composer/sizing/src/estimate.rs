@@ -103,17 +103,15 @@ pub(crate) fn whole(bytes: f64) -> Bytes {
 }
 
 /// What one GPU of a set must hold.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Estimate {
     pub terms: Vec<Term>,
     /// Sum of the terms.
     pub point: Bytes,
     pub safe: Bytes,
     /// What each GPU's process holds in the host's memory, where a job is offloaded.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub on_host: Option<Bytes>,
     /// What the figures rest on, where that is not plain.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
 }
 

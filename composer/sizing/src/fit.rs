@@ -37,7 +37,7 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// What a set must stay within.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// GPUs that one host takes, if known.
     pub host_slots: Option<u32>,
@@ -46,13 +46,10 @@ pub struct Limits {
     /// The largest set worth considering.
     pub max_gpus: u32,
     /// What a host has of memory for what its GPUs offload, if known.
-    #[serde(default)]
     pub host_memory: Option<Bytes>,
     /// Just so many; None: the fewest that do.
-    #[serde(default)]
     pub gpus: Option<u32>,
     /// Divided in just this way; what is left open is searched.
-    #[serde(default)]
     pub widths: Widths,
 }
 
@@ -132,7 +129,7 @@ impl fmt::Display for Division {
 }
 
 /// The answer: what fits, best first, and what does not, with the reason.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Fit {
     pub label: String,
     pub task: Task,

@@ -238,7 +238,7 @@ fn held(model: &Model, layout: Layout) -> (u64, u64) {
     let inner = model.params - model.embedding() - model.looked_up();
     let routed = model.routed().min(inner);
     let stage = stage_layers(model, layout);
-    let with_experts = model.expert_layers();
+    let with_experts = model.anatomy.with_experts;
     let every = (model.layers / with_experts.max(1)).max(1);
     let here = with_experts.min(stage.div_ceil(every));
     let share = |of: u64, layers: u64, all: u64| {
@@ -352,7 +352,7 @@ fn paged(model: &Model, job: &Inference, layout: Layout, engine: &Engine) -> (u6
     };
     let kept = linear.kept_bytes(layout.tensor);
     let token = (model.cache_width(layout.tensor) * job.cache_bytes).max(1);
-    let attention = model.full_and_windowed_layers();
+    let attention = (model.anatomy.full, model.anatomy.windowed);
     if engine.page_tokens.is_none() || attention == (0, 0) {
         return (tokens.div_ceil(block) * block, kept);
     }
@@ -371,8 +371,8 @@ fn paged(model: &Model, job: &Inference, layout: Layout, engine: &Engine) -> (u6
 /// Layers with full attention, with a window and with a state of the stage whose cache is the largest.
 fn cached_layers(model: &Model, layout: Layout, bytes: impl Fn([u64; 3]) -> f64) -> [u64; 3] {
     let stage = stage_layers(model, layout);
-    let (full, windowed) = model.full_and_windowed_layers();
-    let all = [full, windowed, model.linear_layers()];
+    let (full, windowed) = (model.anatomy.full, model.anatomy.windowed);
+    let all = [full, windowed, model.anatomy.with_state];
     if layout.pipeline == 1 {
         return all;
     }

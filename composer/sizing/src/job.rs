@@ -9,7 +9,6 @@ use crate::named::named;
 use crate::need::Task;
 use crate::overhead::{Purpose, Software};
 use crate::version::Version;
-use serde::{Deserialize, Serialize};
 pub use serving::Inference;
 
 named! {
@@ -202,11 +201,6 @@ named! {
     }
 }
 
-/// Settings that stored jobs leave out.
-fn is_default<T: Default + PartialEq>(setting: &T) -> bool {
-    *setting == T::default()
-}
-
 impl Precision {
     /// Bytes of an element of the matrix products.
     pub(crate) fn element(self) -> f64 {
@@ -218,8 +212,7 @@ impl Precision {
 pub(crate) const MOST_REQUESTS: u64 = 1 << 20;
 
 /// A training step.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Training {
     pub method: Method,
     pub precision: Precision,
@@ -234,14 +227,11 @@ pub struct Training {
     pub sharding: Sharding,
     pub optimizer: Optimizer,
     pub offload: Offload,
-    #[serde(default, skip_serializing_if = "is_default")]
     pub allocator: AllocatorMode,
     /// A framework in `hw-profiles/sizing/frameworks.toml`.
     pub framework: String,
     /// Of PyTorch under it, and of CUDA, where they are stated: what is outside tensors depends on them.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub framework_version: Option<Version>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cuda: Option<Version>,
     /// Used unless the method is full.
     pub adapters: Adapters,
@@ -318,8 +308,7 @@ impl Training {
 }
 
 /// A job to size a model for.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Job {
     Inference(Inference),
     Training(Training),
@@ -451,13 +440,11 @@ mod tests {
     }
 
     #[test]
-    fn jobs_survive_json_and_nonsense_is_refused() {
+    fn usual_jobs_are_sized_and_nonsense_is_refused() {
         for task in Task::ALL {
             let job = Job::of(*task);
             assert_eq!(job.task(), *task);
             job.check().unwrap();
-            let text = serde_json::to_string(&job).unwrap();
-            assert_eq!(serde_json::from_str::<Job>(&text).unwrap(), job);
         }
         let none = Job::Inference(Inference {
             concurrency: 0,

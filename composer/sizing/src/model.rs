@@ -316,11 +316,6 @@ impl Model {
         self.anatomy.looked_up.min(self.params - self.embedding())
     }
 
-    /// Parameters of one layer on average.
-    pub fn layer(&self) -> f64 {
-        (self.params - self.embedding()) as f64 / self.layers as f64
-    }
-
     /// Width of all queries of a layer.
     pub fn query(&self) -> u64 {
         self.heads * self.head_dim
@@ -346,34 +341,13 @@ impl Model {
             .map_or(self.ffn, |e| e.per_token * e.ffn + e.shared_ffn)
     }
 
-    /// Layers with experts; 0 without.
-    pub fn expert_layers(&self) -> u64 {
-        self.anatomy.with_experts
-    }
-
-    /// Layers with a plain MLP.
-    pub fn plain_layers(&self) -> u64 {
-        self.anatomy.plain
-    }
-
-    /// Layers with attention, whether or not they keep a cache.
-    pub fn attending_layers(&self) -> u64 {
-        self.anatomy.attending
-    }
-
     /// Parameters of the routed experts, biases aside; 0 without.
     pub fn routed(&self) -> u64 {
         self.experts.map_or(0, |experts| {
-            (self.expert_layers() * experts.count)
+            (self.anatomy.with_experts * experts.count)
                 .saturating_mul(self.anatomy.expert)
                 .min(self.params - self.embedding())
         })
-    }
-
-    /// How many of the layers keep the whole sequence in their cache, and how many only their window; those with linear
-    /// attention do neither.
-    pub fn full_and_windowed_layers(&self) -> (u64, u64) {
-        (self.anatomy.full, self.anatomy.windowed)
     }
 
     /// The same with all layers that have a window as if they had none.
@@ -388,11 +362,6 @@ impl Model {
             anatomy,
             ..self.clone()
         }
-    }
-
-    /// Layers that keep a state; 0 without.
-    pub fn linear_layers(&self) -> u64 {
-        self.anatomy.with_state
     }
 
     /// Whether each layer is attention or a state, and an MLP or experts.

@@ -14,7 +14,7 @@ pub use launches::Launches;
 pub(crate) use rates::Links;
 pub use rates::Rates;
 
-use crate::error::DataError;
+use crate::error::{builtin, data};
 use crate::estimate::WARNING;
 use crate::inference::Layout;
 use crate::job::{Inference, Training};
@@ -23,11 +23,6 @@ use crate::parallel::Parallel;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
-
-const SPEED: (&str, &str) = (
-    "sizing/speed.toml",
-    include_str!("../../../hw-profiles/sizing/speed.toml"),
-);
 
 /// Above this share of a step, communication is warned of.
 pub const MUCH_COMMUNICATION: f64 = 0.2;
@@ -204,7 +199,7 @@ impl Work {
         // Looking a row up in the embedding is no product; of tied embeddings the one matrix is the head.
         let lookup = if model.tied { 0 } else { model.vocab * model.hidden };
         let active = model.active().saturating_sub(lookup + model.looked_up());
-        let (full, windowed) = model.full_and_windowed_layers();
+        let (full, windowed) = (model.anatomy.full, model.anatomy.windowed);
         let kept = model
             .window
             .map_or(attended, |tokens| attended.min(tokens as f64));
@@ -212,7 +207,7 @@ impl Work {
         // A head's matrix is multiplied with a key, changed, and multiplied with a query.
         let states = model
             .linear
-            .map_or(0, |linear| model.linear_layers() * linear.state());
+            .map_or(0, |linear| model.anatomy.with_state * linear.state());
         Work {
             linear: 2.0 * active as f64,
             attention: 4.0 * model.query() as f64 * pairs + 6.0 * states as f64,
@@ -269,12 +264,7 @@ impl LaunchTimes {
 
 impl Shares {
     fn builtin() -> &'static Shares {
-        static SHARES: LazyLock<Shares> = LazyLock::new(|| {
-            let (file, text) = SPEED;
-            toml::from_str(text)
-                .map_err(|e| DataError::toml(file, &e))
-                .unwrap_or_else(|error| panic!("the built-in shares are tested to parse: {error}"))
-        });
+        static SHARES: LazyLock<Shares> = LazyLock::new(|| builtin(data!("sizing/speed.toml")));
         &SHARES
     }
 

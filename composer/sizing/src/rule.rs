@@ -2,15 +2,10 @@
 //!
 //! Units are the rules' own: decimal GB, and a card counts with the figure in its name.
 
-use crate::error::DataError;
+use crate::error::{builtin, data};
 use poolwright_model::profile::GpuKind;
 use serde::{Deserialize, Serialize};
 use std::sync::LazyLock;
-
-const RULES: (&str, &str) = (
-    "sizing/rules.toml",
-    include_str!("../../../hw-profiles/sizing/rules.toml"),
-);
 
 /// The model sizes of the tables, in billions of parameters.
 pub const SIZES: [u32; 3] = [8, 70, 400];
@@ -41,26 +36,17 @@ pub struct WorkingRange {
 impl Rule {
     /// The rules that come with Poolwright; the first is Liqid's.
     pub fn builtin() -> &'static [Rule] {
-        static ALL: LazyLock<Vec<Rule>> = LazyLock::new(|| {
-            Rule::parse(RULES)
-                .unwrap_or_else(|error| panic!("the built-in rules are tested to parse: {error}"))
-        });
-        &ALL
-    }
-
-    pub fn named(name: &str) -> Option<&'static Rule> {
-        Rule::builtin().iter().find(|r| r.name.eq_ignore_ascii_case(name))
-    }
-
-    fn parse((file, text): (&str, &str)) -> Result<Vec<Rule>, DataError> {
         #[derive(Deserialize)]
         #[serde(deny_unknown_fields)]
         struct File {
             rule: Vec<Rule>,
         }
-        Ok(toml::from_str::<File>(text)
-            .map_err(|e| DataError::toml(file, &e))?
-            .rule)
+        static ALL: LazyLock<Vec<Rule>> = LazyLock::new(|| builtin::<File>(data!("sizing/rules.toml")).rule);
+        &ALL
+    }
+
+    pub fn named(name: &str) -> Option<&'static Rule> {
+        Rule::builtin().iter().find(|r| r.name.eq_ignore_ascii_case(name))
     }
 
     /// Decimal gigabytes for so many parameters of so many bits.

@@ -1,13 +1,13 @@
 //! Versions of software, as far as they decide how much memory it takes.
 
 use crate::error::SizingError;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use std::fmt;
 use std::str::FromStr;
 
 /// The first two parts of a version: `2.7` of `2.7.1+cu128`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
+#[serde(try_from = "String")]
 pub struct Version {
     major: u32,
     minor: u32,
@@ -42,12 +42,6 @@ impl TryFrom<String> for Version {
 
     fn try_from(text: String) -> Result<Self, Self::Error> {
         text.parse()
-    }
-}
-
-impl From<Version> for String {
-    fn from(version: Version) -> String {
-        version.to_string()
     }
 }
 

@@ -172,7 +172,8 @@ pub(crate) struct Kept {
     kept: [bool; MOST],
     tensors: usize,
     section: Section,
-    sums: [f64; 3],
+    /// Bytes by [`Section`].
+    pub sums: [f64; 3],
 }
 
 impl Kept {
@@ -188,10 +189,6 @@ impl Kept {
             sums: [0.0; 3],
         };
         (kept, Tensor::whole(0, input))
-    }
-
-    pub fn of(&self, section: Section) -> f64 {
-        self.sums[section as usize]
     }
 
     fn keep(&mut self, id: usize) {
@@ -231,6 +228,6 @@ mod tests {
         let up = kept.op(Op::new(&[x.part(1, 2.0)], 4.0).keeps(1));
         kept.section(Section::Mlp);
         kept.op(Op::new(&[gate, up], 4.0).keeps(0b11));
-        assert_eq!((kept.of(Section::Attention), kept.of(Section::Mlp)), (8.0, 8.0));
+        assert_eq!(kept.sums, [8.0, 0.0, 8.0]);
     }
 }

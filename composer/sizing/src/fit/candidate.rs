@@ -13,10 +13,9 @@ use crate::roofline::{self, Speed};
 use crate::training;
 use poolwright_model::profile::NumberFormat;
 use poolwright_model::units::Bytes;
-use serde::{Deserialize, Serialize};
 
 /// A set of GPUs of one kind that fits.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Candidate {
     pub set: GpuSet,
     pub division: Division,
@@ -29,23 +28,18 @@ pub struct Candidate {
     /// Left on each GPU beyond the safe estimate.
     pub free: Bytes,
     /// What of the job its GPUs don't compute natively, and what becomes of it.
-    #[serde(default)]
     pub note: Option<String>,
     /// What to know when the job is started on it: the share of a GPU's memory that the engine is to be given.
-    #[serde(default)]
     pub advice: Option<String>,
     /// List price of the set, where known.
     pub price_usd: Option<f64>,
     /// Thermal design power of the set, where known.
     pub power_w: Option<f64>,
     /// None where the rates of its GPUs are not known.
-    #[serde(default)]
     pub speed: Option<Speed>,
     /// No other set is as good in numbers, cost, power and headroom, and better in one of them.
-    #[serde(default)]
     pub on_front: bool,
     /// What no other set is better in.
-    #[serde(default)]
     pub best_at: Vec<Merit>,
 }
 

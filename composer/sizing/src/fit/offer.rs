@@ -4,34 +4,28 @@ use crate::overhead::{Card, Links};
 use crate::roofline::Rates;
 use poolwright_model::profile::{GpuKind, NumberFormat};
 use poolwright_model::units::Bytes;
-use serde::{Deserialize, Serialize};
 
 /// A kind of GPU that may be used.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Offer {
     /// Name of its profile. None: GPUs without one, of which only the memory is known.
     pub kind: Option<String>,
     pub vendor: String,
     /// What joins GPUs of NVIDIA, where that is known.
-    #[serde(default)]
     pub links: Option<Links>,
     /// The total in the view of a program.
     pub memory: Bytes,
     /// An estimate, without a published figure.
-    #[serde(default)]
     pub estimated: bool,
     /// What it computes natively, where that is known.
-    #[serde(default)]
     pub computes: Option<Vec<NumberFormat>>,
     /// How fast it computes and moves data, where that is known.
-    #[serde(default)]
     pub rates: Option<Rates>,
     pub price_usd: Option<f64>,
     pub tdp_w: Option<f64>,
     /// How many there are; None: as many as wanted.
     pub available: Option<u32>,
     /// The most of them that one switch or NVLink island joins; None: not known, and as many as a host takes.
-    #[serde(default)]
     pub island: Option<u32>,
 }
 

@@ -4,18 +4,13 @@ use super::decoder::{self, Reader, wide};
 use super::fields::Fields;
 use super::states::State;
 use super::{ConfigError, special};
-use crate::error::DataError;
+use crate::error::{builtin, data};
 use crate::features::{Biases, Features, HeadNorms};
 use crate::model::Model;
 use poolwright_model::nearest::nearest;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
-
-const KINDS: (&str, &str) = (
-    "models/kinds.toml",
-    include_str!("../../../../hw-profiles/models/kinds.toml"),
-);
 
 /// How files of some values of `model_type` are read.
 #[derive(Debug, Default, Deserialize)]
@@ -126,13 +121,7 @@ struct File {
     kinds: Vec<Kind>,
 }
 
-static ALL: LazyLock<Vec<Kind>> = LazyLock::new(|| {
-    let (file, text) = KINDS;
-    let parsed: Result<File, DataError> = toml::from_str(text).map_err(|e| DataError::toml(file, &e));
-    parsed
-        .unwrap_or_else(|error| panic!("the built-in kinds are tested to parse: {error}"))
-        .kinds
-});
+static ALL: LazyLock<Vec<Kind>> = LazyLock::new(|| builtin::<File>(data!("models/kinds.toml")).kinds);
 
 /// A plain decoder, which may have biases, and windows.
 pub(super) fn plain() -> &'static Kind {

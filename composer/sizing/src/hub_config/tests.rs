@@ -62,7 +62,10 @@ fn a_hybrid_keeps_states_in_place_of_a_cache() {
         .unwrap();
     let model = parse("x", config).unwrap();
     assert_eq!(
-        (model.linear_layers(), model.full_and_windowed_layers()),
+        (
+            model.anatomy.with_state,
+            (model.anatomy.full, model.anatomy.windowed)
+        ),
         (36, (12, 0))
     );
     let terms = |tokens: u64, tensor: u64| {
@@ -155,7 +158,7 @@ fn layers_with_a_window_are_those_of_the_list() {
     let (config, _) = COUNTED.iter().find(|(text, _)| text.contains("cohere2")).unwrap();
     let window = |config: &str| {
         let model = parse("x", config).unwrap();
-        (model.window, model.full_and_windowed_layers())
+        (model.window, (model.anatomy.full, model.anatomy.windowed))
     };
     assert_eq!(window(config), (Some(4096), (8, 24)));
     let list = |full_every: usize| {

@@ -42,7 +42,7 @@ fn with_layers(model: &Model, job: &Inference, layers: &Layers<'_>, order: &[&Gr
     let mut x = embedded;
     // Block, bytes of the prompt, and the most tokens of it.
     let mut caches: Vec<(Block, f64, u64)> = Vec::new();
-    let (full, windowed) = model.full_and_windowed_layers();
+    let (full, windowed) = (model.anatomy.full, model.anatomy.windowed);
     let window = |at: usize| {
         let passed = |at: u64| at * windowed / (full + windowed).max(1);
         let is_windowed = passed(at as u64 + 1) > passed(at as u64);

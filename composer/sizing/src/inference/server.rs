@@ -34,7 +34,7 @@ fn batch(job: &Inference, profiled: &Profiled, card: Card) -> Batch {
 fn widest(model: &Model, tensor: f64) -> f64 {
     let hidden = model.hidden as f64;
     // Gate and up side by side, and their product.
-    let mlp = match model.plain_layers() {
+    let mlp = match model.anatomy.plain {
         0 => 0.0,
         _ => 3.0 * model.ffn as f64 / tensor,
     };
@@ -160,7 +160,7 @@ pub fn cache_tokens(
     (memory, share): (Bytes, f64),
 ) -> Option<u64> {
     let engine = engine(job).ok().filter(|engine| engine.profiled.is_some())?;
-    if model.linear_layers() > 0 || model.window_width(1) != model.cache_width(1) {
+    if model.anatomy.with_state > 0 || model.window_width(1) != model.cache_width(1) {
         return None;
     }
     let beside_cache = |term: &&Term| !is_outside(engine, term) && term.name != CACHE;

@@ -1,15 +1,13 @@
 //! What serving a model depends on.
 
-use super::{AllocatorMode, Attention, WeightFormat, is_default, within};
+use super::{AllocatorMode, Attention, WeightFormat, within};
 use crate::constants::{Constants, Engine};
 use crate::error::SizingError;
 use crate::overhead::{Purpose, Software};
 use crate::version::Version;
-use serde::{Deserialize, Serialize};
 
 /// Serving.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Inference {
     pub weights: WeightFormat,
     /// Bytes per element of the key/value cache: 2, or 1 for an 8-bit cache.
@@ -20,32 +18,23 @@ pub struct Inference {
     /// Requests whose cache is held at once.
     pub concurrency: u64,
     /// Of a library; servers bring kernels of their own.
-    #[serde(default, skip_serializing_if = "is_default")]
     pub attention: Attention,
-    #[serde(default, skip_serializing_if = "is_default")]
     pub allocator: AllocatorMode,
     /// Logits of the whole prompt in fp32, as some libraries compute them; servers need only the last.
     pub prompt_logits: bool,
     /// A version in `hw-profiles/sizing/serving.toml`.
     pub engine: String,
     /// The largest batch of a server in place of the default: requests, and tokens of prompts.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_num_seqs: Option<u64>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_num_batched_tokens: Option<u64>,
     /// The share of a GPU that a server is started with: sets are those in which that is enough. None: as much as it needs.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gpu_memory_utilization: Option<f64>,
     /// Prompts that begin alike share their cache, for which a server keeps each state of a hybrid twice.
-    #[serde(default, skip_serializing_if = "is_default")]
     pub prefix_caching: bool,
     /// Without CUDA graphs.
-    #[serde(default, skip_serializing_if = "is_default")]
     pub enforce_eager: bool,
     /// Of PyTorch, and of CUDA, where they are stated: what is outside tensors depends on them.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub framework_version: Option<Version>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cuda: Option<Version>,
 }
 

@@ -2,10 +2,9 @@
 
 use super::Shares;
 use poolwright_model::profile::{GpuKind, NumberFormat};
-use serde::{Deserialize, Serialize};
 
 /// Nominal rates of a kind of GPU.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Rates {
     pub architecture: String,
     /// Dense matrix products in 16 bits, TFLOP/s.

@@ -117,13 +117,13 @@ impl Round<'_> {
         let m = self.model;
         let tensor = self.tensor as u64;
         let bytes = |elements: u64| (elements * self.job.cache_bytes) as f64;
-        let (full, windowed) = m.full_and_windowed_layers();
+        let (full, windowed) = (m.anatomy.full, m.anatomy.windowed);
         let kept = m.window.map_or(context, |tokens| context.min(tokens as f64));
         let keys = (bytes(m.cache_width(tensor)) + m.index_bytes() as f64) * full as f64 * context
             + bytes(m.window_width(tensor)) * windowed as f64 * kept;
         // States are read and written.
         let states = m.linear.map_or(0, |linear| {
-            2 * m.linear_layers() * linear.kept_bytes(self.tensor as u64)
+            2 * m.anatomy.with_state * linear.kept_bytes(self.tensor as u64)
         });
         keys + states as f64
     }

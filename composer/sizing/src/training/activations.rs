@@ -5,20 +5,13 @@ use super::part::{Part, words};
 use super::rank::Rank;
 use crate::eager::tape::{Kept, Section};
 use crate::estimate::grouped;
-use crate::features::Mlp;
+use crate::features::{Mlp, Norms};
 use crate::job::{Method, Recompute, WeightFormat};
 use crate::layer::{Feeding, Layers, Mixing};
 use std::cell::OnceCell;
 
-/// What one layer keeps, in bytes per token.
-#[derive(Clone, Copy, Default)]
-pub(super) struct Layer {
-    /// Norms, inputs of matrices, queries, keys, values, output.
-    attention: f64,
-    /// Attention scores, where they are kept at all.
-    scores: f64,
-    mlp: f64,
-}
+/// What one layer keeps, in bytes per token, by [`Section`].
+type Layer = [f64; 3];
 
 /// Saved tensors of each kind of layer, computed at the first use.
 #[derive(Default)]
@@ -35,26 +28,12 @@ impl Known {
     }
 }
 
-impl Layer {
-    fn kept(&self) -> f64 {
-        self.attention + self.scores + self.mlp
-    }
+fn sum(layer: Layer) -> f64 {
+    layer.iter().sum()
+}
 
-    fn times(self, share: f64) -> Layer {
-        Layer {
-            attention: share * self.attention,
-            scores: share * self.scores,
-            mlp: share * self.mlp,
-        }
-    }
-
-    fn and(self, other: Layer) -> Layer {
-        Layer {
-            attention: self.attention + other.attention,
-            scores: self.scores + other.scores,
-            mlp: self.mlp + other.mlp,
-        }
-    }
+fn and(one: Layer, other: Layer) -> Layer {
+    std::array::from_fn(|at| one[at] + other[at])
 }
 
 impl Rank<'_> {
@@ -112,55 +91,28 @@ impl Rank<'_> {
         let layers = self.layers();
         let (mut kept, x) = Kept::new(layers.stream * self.model.hidden as f64 / self.sequence());
         layers.layer(&mut kept, x, mixing, feeding);
-        Layer {
-            attention: kept.of(Section::Attention),
-            scores: kept.of(Section::Scores),
-            mlp: kept.of(Section::Mlp),
-        }
+        kept.sums
     }
 
-    fn feeding(&self) -> Feeding {
-        match self.model.experts {
-            Some(_) => Feeding::Experts,
-            None => Feeding::Plain,
-        }
-    }
-
-    /// What a layer keeps where all of the stage do, with experts where the model has them; of a hybrid, the mean of
-    /// its layers.
+    /// The mean of this stage's layers, with as many of each kind of part as there can be.
     fn layer(&self) -> Layer {
-        if !self.model.is_regular() {
-            return self.mixed_layer();
-        }
-        let full = self.keeps(Some(Mixing::Attention), self.feeding());
-        if self.model.linear.is_none() {
-            return full;
-        }
-        let state = self.keeps(Some(Mixing::State), self.feeding());
-        // The stage that keeps the most counts, and what is computed again is not kept.
-        let scores = match self.job.recompute {
-            Recompute::Selective => 0.0,
-            _ => full.scores,
-        };
-        let share = self.share_of_linear(state.attention > full.attention + scores);
-        full.times(1.0 - share).and(state.times(share))
-    }
-
-    /// Where layers are of several kinds, the mean of this stage's, with as many of each kind as there can be.
-    fn mixed_layer(&self) -> Layer {
-        let parts = self
-            .parts()
-            .map(|(layers, part)| part.times(self.share_of(layers)));
-        parts.into_iter().fold(Layer::default(), Layer::and)
+        let parts = self.parts();
+        let share = |(layers, part): (u64, Layer)| part.map(|bytes| bytes * self.share_of(layers));
+        parts.into_iter().map(share).fold(Layer::default(), and)
     }
 
     /// What each kind of part keeps, and how many layers have one: attention, states, MLPs, experts.
     fn parts(&self) -> [(u64, Layer); 4] {
         let anatomy = &self.model.anatomy;
+        // With one norm for both, they are one part.
+        let (beside, plain) = match self.model.features.norms {
+            Norms::Shared => (Feeding::Plain, 0),
+            _ => (Feeding::None, anatomy.plain),
+        };
         [
-            (anatomy.attending, Some(Mixing::Attention), Feeding::None),
+            (anatomy.attending, Some(Mixing::Attention), beside),
             (anatomy.with_state, Some(Mixing::State), Feeding::None),
-            (anatomy.plain, None, Feeding::Plain),
+            (plain, None, Feeding::Plain),
             (anatomy.with_experts, None, Feeding::Experts),
         ]
         .map(|(layers, mixing, feeding)| match layers {
@@ -169,16 +121,16 @@ impl Rank<'_> {
         })
     }
 
-    /// Where layers are of several kinds, one that has the largest of each, and all where each layer has all.
-    fn largest_mixed_layer(&self) -> Layer {
+    /// One that has the largest part of each kind, and attention and a state where layers have both.
+    fn largest_layer(&self) -> Layer {
         let [(attending, attention), (states, state), (_, plain), (_, experts)] = self.parts();
-        let greater = |a: Layer, b: Layer| if a.kept() > b.kept() { a } else { b };
+        let greater = |a: Layer, b: Layer| if sum(a) > sum(b) { a } else { b };
         let mixing = if attending + states > self.model.layers {
-            attention.and(state)
+            and(attention, state)
         } else {
             greater(attention, state)
         };
-        mixing.and(greater(plain, experts))
+        and(mixing, greater(plain, experts))
     }
 
     /// How many of a kind a layer of this stage has on average, where it has as many as there can be.
@@ -187,54 +139,25 @@ impl Rank<'_> {
         (here * layers as f64 / self.model.layers as f64).ceil() / here
     }
 
-    /// The layer that keeps the most.
-    fn largest_layer(&self) -> Layer {
-        if !self.model.is_regular() {
-            return self.largest_mixed_layer();
-        }
-        let full = self.keeps(Some(Mixing::Attention), self.feeding());
-        if self.model.linear.is_none() {
-            return full;
-        }
-        let state = self.keeps(Some(Mixing::State), self.feeding());
-        if state.kept() > full.kept() { state } else { full }
-    }
-
-    /// Of this stage's layers those with linear attention: as many as there can be in a row of so many, or as few.
-    fn share_of_linear(&self, many: bool) -> f64 {
-        let here = self.stage.layers.max(1.0);
-        let exact = here * self.model.linear_layers() as f64 / self.model.layers as f64;
-        (if many { exact.ceil() } else { exact.floor() }) / here
-    }
-
     /// What each layer keeps until the backward pass comes to it, in bytes per token.
     fn kept_per_layer(&self) -> f64 {
         let m = self.model;
         let layer = self.layer();
         let h = m.hidden as f64;
         match self.job.recompute {
-            Recompute::None => layer.kept(),
-            Recompute::Selective => layer.attention + layer.mlp,
+            Recompute::None => sum(layer),
+            Recompute::Selective => sum(layer) - layer[Section::Scores as usize],
             Recompute::Full => self.stream() * h / self.sequence(),
             Recompute::OpSac => {
                 let (q, kv) = self.layers().widths();
                 let (mut out, mut made) = (q, q + 2.0 * kv);
-                if let Some(linear) = m.linear.filter(|_| !m.is_regular()) {
-                    let anatomy = &m.anatomy;
-                    let (full, state) = (
-                        self.share_of(anatomy.attending),
-                        self.share_of(anatomy.with_state),
-                    );
+                if let Some(linear) = m.linear {
+                    let [full, state] = [m.anatomy.attending, m.anatomy.with_state].map(|n| self.share_of(n));
                     let width = |width: u64| state * width as f64 / self.tensor();
                     (out, made) = (
                         full * out + width(linear.value()),
                         full * made + width(linear.projected()),
                     );
-                } else if let Some(linear) = m.linear {
-                    let share = self.share_of_linear(true);
-                    let of =
-                        |full: f64, width: u64| (1.0 - share) * full + share * width as f64 / self.tensor();
-                    (out, made) = (of(out, linear.value()), of(made + q, linear.projected()));
                 }
                 let f = m.active_ffn() as f64 / self.tensor();
                 let between = h / self.sequence();
@@ -245,34 +168,16 @@ impl Rank<'_> {
 
     /// What all layers of the stage keep, for all micro-batches in flight, and the ends of the model.
     pub fn activations(&self) -> Vec<Part> {
-        let m = self.model;
         let tokens = self.tokens();
         let per_token = self.kept_per_layer();
-        let mut bytes = per_token * tokens * self.stage.kept_layers;
-        let mut formula = words!(
+        let bytes = per_token * tokens * self.stage.kept_layers;
+        let formula = words!(
             self,
             "{} B x {} tokens x {} layers",
             grouped(per_token.round() as u64),
             grouped(tokens.round() as u64),
             self.stage.kept_layers
         );
-        let plain = m.layers.saturating_sub(m.expert_layers());
-        if m.experts.is_some()
-            && m.is_regular()
-            && plain > 0
-            && self.parallel.pipeline == 1
-            && self.keeps_mlp()
-        {
-            // Layers without experts keep a plain MLP instead.
-            let difference =
-                (self.layer().mlp - self.keeps(Some(Mixing::Attention), Feeding::Plain).mlp).max(0.0);
-            bytes -= difference * tokens * plain as f64;
-            formula += &words!(
-                self,
-                " - {} B x {plain} without experts",
-                grouped(difference.round() as u64)
-            );
-        }
         let mut parts = vec![Part::new("activations", bytes, formula)];
         if self.stage.last {
             parts.push(self.final_norm());
@@ -281,10 +186,6 @@ impl Rank<'_> {
             parts.extend(self.autocast_copies());
         }
         parts
-    }
-
-    fn keeps_mlp(&self) -> bool {
-        matches!(self.job.recompute, Recompute::None | Recompute::Selective)
     }
 
     /// The norm before the head, and the head's input.
@@ -339,11 +240,11 @@ impl Rank<'_> {
             Some(x) => (x.per_token * x.ffn) as f64,
             None => m.ffn as f64,
         };
-        let at_mlp = layer.kept() + e * (f / self.tensor() + h);
+        let at_mlp = sum(layer) + e * (f / self.tensor() + h);
         let rows = m.heads as f64 * self.job.seq_len as f64 / self.tensor();
         let softmax = if self.gated() { 12.0 } else { 5.0 * e };
-        let at_attention = if layer.scores > 0.0 {
-            layer.attention + softmax * rows
+        let at_attention = if layer[Section::Scores as usize] > 0.0 {
+            layer[Section::Attention as usize] + softmax * rows
         } else {
             0.0
         };

@@ -110,15 +110,8 @@ fn fullest(model: &Model, job: &Training, parallel: &Parallel, words: bool) -> R
     let mut peak: Option<Peak> = None;
     let known = Known::default();
     for stage in rank::stages(model, job, parallel) {
-        let found = moments::peak(&Rank {
-            model,
-            job,
-            parallel,
-            framework,
-            stage,
-            known: &known,
-            words,
-        });
+        let of = (model, job, parallel, framework);
+        let found = moments::peak(&Rank::new(of, stage, &known, words));
         if peak.as_ref().is_none_or(|greatest| found.bytes > greatest.bytes) {
             peak = Some(found);
         }
@@ -130,16 +123,8 @@ fn fullest(model: &Model, job: &Training, parallel: &Parallel, words: bool) -> R
 pub fn states(model: &Model, job: &Training, parallel: &Parallel) -> Result<f64, SizingError> {
     let framework = checked(model, job, parallel)?;
     let of = |stage| {
-        let rank = Rank {
-            model,
-            job,
-            parallel,
-            framework,
-            stage,
-            known: &Known::default(),
-            words: false,
-        };
-        let states = rank.states();
+        let known = Known::default();
+        let states = Rank::new((model, job, parallel, framework), stage, &known, false).states();
         states.weights.bytes + states.gradients.bytes + states.optimizer.bytes
     };
     let stages = rank::stages(model, job, parallel).into_iter();
@@ -212,15 +197,8 @@ fn replayed(
         return None;
     }
     let stage = *rank::stages(model, job, parallel).first()?;
-    let rank = Rank {
-        model,
-        job,
-        parallel,
-        framework,
-        stage,
-        known: &Known::default(),
-        words: false,
-    };
+    let known = Known::default();
+    let rank = Rank::new((model, job, parallel, framework), stage, &known, false);
     let workspace = replayed.workspace_gib * f64::from(1 << 30);
     let found = (*once.0.get_or_init(|| rank.replayed()))?;
     let middle = found.max(peak.bytes) + workspace;
@@ -255,16 +233,10 @@ fn held_on_host(
     words: bool,
 ) -> Vec<Part> {
     let held = rank::stages(model, job, parallel).into_iter().map(|stage| {
-        let rank = Rank {
-            model,
-            job,
-            parallel,
-            framework,
-            stage,
-            known: &Known::default(),
-            words,
-        };
-        rank.states().on_host
+        let known = Known::default();
+        Rank::new((model, job, parallel, framework), stage, &known, words)
+            .states()
+            .on_host
     });
     let bytes = |parts: &[Part]| parts.iter().map(|part| part.bytes).sum::<f64>();
     held.max_by(|a, b| bytes(a).total_cmp(&bytes(b)))

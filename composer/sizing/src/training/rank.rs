@@ -74,6 +74,25 @@ pub(super) struct Rank<'a> {
     pub words: bool,
 }
 
+impl<'a> Rank<'a> {
+    pub fn new(
+        (model, job, parallel, framework): (&'a Model, &'a Training, &'a Parallel, &'a Framework),
+        stage: Stage,
+        known: &'a Known,
+        words: bool,
+    ) -> Self {
+        Rank {
+            model,
+            job,
+            parallel,
+            framework,
+            stage,
+            known,
+            words,
+        }
+    }
+}
+
 impl Rank<'_> {
     /// Tokens of a micro-batch on this GPU.
     pub fn tokens(&self) -> f64 {
@@ -169,7 +188,7 @@ impl Rank<'_> {
 
     /// Parameters of a layer's routed experts; 0 without.
     pub fn expert_layer(&self) -> f64 {
-        match self.model.expert_layers() {
+        match self.model.anatomy.with_experts {
             0 => 0.0,
             layers => {
                 let each = self.model.routed() as f64 / layers as f64;
@@ -180,7 +199,7 @@ impl Rank<'_> {
 
     /// Layers of this stage that have experts: as many as there can be.
     pub fn expert_layers(&self) -> f64 {
-        self.stage.layers.min(self.model.expert_layers() as f64)
+        self.stage.layers.min(self.model.anatomy.with_experts as f64)
     }
 }
 

@@ -146,8 +146,8 @@ fn matrices(model: &Model) -> Vec<Matrix> {
         match name.as_str() {
             "expert" => add(
                 ROUTED,
-                whole * times as f64 / model.expert_layers().max(1) as f64,
-                model.expert_layers(),
+                whole * times as f64 / model.anatomy.with_experts.max(1) as f64,
+                model.anatomy.with_experts,
                 true,
             ),
             "indexer" if model.latent.is_some() => indexer(model, whole, times, &mut add),

@@ -66,7 +66,7 @@ fn norms_of_heads_that_glm_states() {
 fn a_frequency_of_experts() {
     let (config, _) = example("deepseek_v3");
     let text = config.replacen('{', r#"{"moe_layer_freq": 2,"#, 1);
-    assert_eq!(parse("x", &text).unwrap().expert_layers(), 29);
+    assert_eq!(parse("x", &text).unwrap().anatomy.with_experts, 29);
 }
 
 /// A list with a state, a window and all tokens loses none of them.
@@ -81,17 +81,20 @@ fn windows_of_a_hybrid() {
     let fields = format!(r#"{{"sliding_window": 4096, "layer_types": [{kinds}],"#);
     let model = parse("x", &example("bamba").0.replacen('{', &fields, 1)).unwrap();
     assert_eq!(
-        (model.full_and_windowed_layers(), model.linear_layers()),
+        (
+            (model.anatomy.full, model.anatomy.windowed),
+            model.anatomy.with_state
+        ),
         ((1, 3), 28)
     );
-    assert_eq!(model.attending_layers(), 4);
+    assert_eq!(model.anatomy.attending, 4);
 }
 
 #[test]
 fn windows_by_letters_and_by_the_first_layers() {
     let layers = |config: &str, fields: &str| {
         let text = config.replacen('{', &format!("{{{fields},"), 1);
-        parse("x", &text).map(|model| model.full_and_windowed_layers())
+        parse("x", &text).map(|model| (model.anatomy.full, model.anatomy.windowed))
     };
     let exaone = example("exaone4")
         .0
