@@ -55,14 +55,14 @@ impl<'a> Reader<'a> {
             kind,
             model: Model {
                 layers: layers::number(fields)?,
-                hidden: fields.size(&HIDDEN, None)?,
-                vocab: fields.size(&[fields.named(&VOCAB).unwrap_or("vocab_size")], None)?,
+                hidden: fields.size(HIDDEN, None)?,
+                vocab: fields.size(fields.named(VOCAB).unwrap_or("vocab_size"), None)?,
                 tied: fields
                     .flag("tie_word_embeddings")?
                     .or(fields.flag("tie_embedding")?)
                     .unwrap_or(kind.tied),
                 features: features(fields, kind)?,
-                context: fields.whole(&CONTEXT)?,
+                context: fields.whole(CONTEXT)?,
                 ..Model::blank(name)
             },
         };
@@ -73,7 +73,7 @@ impl<'a> Reader<'a> {
             of.part("head", matrix, 1)?;
         }
         if let Some(more) = kind.positions {
-            let positions = fields.size(&CONTEXT, None)?;
+            let positions = fields.size(CONTEXT, None)?;
             of.part("positions", wide(positions + more) * h, 1)?;
         }
         let norm = of.model.norm_params();
@@ -115,7 +115,7 @@ impl<'a> Reader<'a> {
     /// Heads of attention, or latent attention, which has one entry of the cache for all heads.
     pub fn heads(&mut self) -> Result<(), ConfigError> {
         let fields = self.fields;
-        let heads = fields.size(&HEADS, None)?;
+        let heads = fields.size(HEADS, None)?;
         self.model.heads = heads;
         self.model.kv_heads = self.kv_heads(heads)?;
         if self.kind.latent {
@@ -124,12 +124,12 @@ impl<'a> Reader<'a> {
             self.model.head_dim = latent.value_dim;
             return Ok(());
         }
-        let names = ["attention_head_dim", "head_dim", "kv_channels"];
-        self.model.head_dim = match fields.named(&names) {
-            Some(_) => fields.size(&names, None)?,
+        let names = "attention_head_dim head_dim kv_channels";
+        self.model.head_dim = match fields.named(names) {
+            Some(_) => fields.size(names, None)?,
             None if self.model.hidden.is_multiple_of(heads) => self.model.hidden / heads,
             None => {
-                let key = fields.named(&HEADS).unwrap_or(HEADS[0]);
+                let key = fields.named(HEADS).unwrap_or("num_attention_heads");
                 let hidden = self.model.hidden;
                 let allowed = format!("a divisor of the width, {hidden}, where head_dim is not given");
                 return Err(fields.bad(key, &allowed));
@@ -152,14 +152,14 @@ impl<'a> Reader<'a> {
     fn kv_heads(&self, heads: u64) -> Result<u64, ConfigError> {
         let fields = self.fields;
         if !self.kind.multi_query {
-            let names = ["num_key_value_heads", "kv_n_heads", "multi_query_group_num"];
-            return fields.size(&names, Some(heads));
+            let names = "num_key_value_heads kv_n_heads multi_query_group_num";
+            return fields.size(names, Some(heads));
         }
         match (
             fields.flag("new_decoder_architecture")?,
             fields.flag("multi_query")?,
         ) {
-            (Some(true), _) => fields.size(&["num_kv_heads", "n_head_kv"], Some(heads)),
+            (Some(true), _) => fields.size("num_kv_heads n_head_kv", Some(heads)),
             (_, Some(false)) => Ok(heads),
             _ => Ok(1),
         }
@@ -170,15 +170,15 @@ impl<'a> Reader<'a> {
         let (fields, number) = (self.fields, self.model.layers);
         let window = match fields.flag("use_sliding_window")? {
             Some(false) => None,
-            _ => fields.whole(&layers::WINDOW)?,
+            _ => fields.whole(layers::WINDOW)?,
         };
         let kinds = [layers::FULL, layers::WINDOWED, layers::STATE];
-        let listed = layers::listed_of(fields, &layers::LISTS, &kinds, number)?;
+        let listed = layers::listed_of(fields, layers::LISTS, &kinds, number)?;
         let [full, windowed, state] = match (self.kind.state, listed) {
             (Some(_), _) if self.kind.single => [0, 0, number],
             (Some(_), _) if self.kind.parallel => [number, 0, 0],
             (None, Some(of)) if of[2] > 0 => {
-                let key = fields.named(&layers::LISTS).unwrap_or(layers::LISTS[0]);
+                let key = fields.named(layers::LISTS).unwrap_or("layer_types");
                 return Err(fields.bad(key, "layers with attention, of this kind of model"));
             }
             (_, Some(of)) => [of[0], of[1], of[2]],
@@ -191,7 +191,7 @@ impl<'a> Reader<'a> {
         let Some(window) = window else {
             return Ok([full + windowed, 0, state]);
         };
-        let listed = fields.named(&layers::LISTS).is_some();
+        let listed = fields.named(layers::LISTS).is_some();
         let (full, windowed) = match listed && (self.kind.state.is_none() || windowed > 0) {
             true => (full, windowed),
             false => {
@@ -210,7 +210,7 @@ impl<'a> Reader<'a> {
         let (fields, pattern) = (self.fields, "sliding_window_pattern");
         // Of Qwen 2 and 3, whose other layers come first.
         if fields.flag("use_sliding_window")? == Some(true) {
-            return Ok(fields.whole(&["max_window_layers"])?.unwrap_or(0));
+            return Ok(fields.whole("max_window_layers")?.unwrap_or(0));
         }
         let Some(usual) = self.kind.windows else {
             return Ok(attending);
@@ -228,7 +228,7 @@ impl<'a> Reader<'a> {
             let turn = (0..attending).zip(letters.chars().cycle());
             return Ok(turn.filter(|(_, letter)| *letter == 'G').count() as u64);
         }
-        let every = fields.whole(&[pattern, "global_attn_every_n_layers"])?;
+        let every = fields.whole("sliding_window_pattern global_attn_every_n_layers")?;
         Ok(attending.checked_div(every.unwrap_or(usual)).unwrap_or(0))
     }
 
@@ -255,7 +255,7 @@ impl<'a> Reader<'a> {
             // Layers that take over which tokens are looked at have no indexer.
             let own = layers::listed_of(
                 self.fields,
-                &["indexer_types"],
+                "indexer_types",
                 &[&["full"], &["shared"]],
                 self.model.layers,
             )?;
@@ -339,26 +339,26 @@ impl<'a> Reader<'a> {
     /// None where the file has one expert or none, which is a plain MLP.
     fn experts(&self) -> Result<Option<Experts>, ConfigError> {
         let fields = self.fields;
-        let one = |names: &[&'static str]| layers::same(fields, names, self.model.layers);
-        let need = |names: &[&'static str]| {
+        let one = |names: &str| layers::same(fields, names, self.model.layers);
+        let need = |names: &str| {
             one(names)?.ok_or_else(|| ConfigError::Missing {
                 model_type: fields.model_type(),
-                key: names.join(" or "),
+                key: names.replace(' ', " or "),
                 allowed: "a whole number",
             })
         };
-        let count = need(&COUNTS)?;
+        let count = need(COUNTS)?;
         if count < 2 {
             return Ok(None);
         }
-        let ffn = need(&EXPERT_WIDTHS)?;
-        let shared_ffn = match one(&SHARED_WIDTHS)? {
+        let ffn = need(EXPERT_WIDTHS)?;
+        let shared_ffn = match one(SHARED_WIDTHS)? {
             Some(width) => width,
-            None => one(&SHARED_COUNTS)?.unwrap_or(0).saturating_mul(ffn),
+            None => one(SHARED_COUNTS)?.unwrap_or(0).saturating_mul(ffn),
         };
         Ok(Some(Experts {
             count,
-            per_token: need(&PER_TOKEN)?,
+            per_token: need(PER_TOKEN)?,
             ffn,
             shared_ffn,
         }))
@@ -367,22 +367,22 @@ impl<'a> Reader<'a> {
     /// Width of the MLP in layers without experts.
     fn plain_width(&self, experts: Option<Experts>, plain: u64) -> Result<u64, ConfigError> {
         let (fields, hidden) = (self.fields, self.model.hidden);
-        let stated = match (fields.named(&MLP), experts) {
+        let stated = match (fields.named(MLP), experts) {
             (None, Some(experts)) if plain == 0 => return Ok(experts.ffn),
             // Without routed experts, the shared ones are the MLP.
-            (_, None) if self.kind.experts && fields.named(&SHARED_WIDTHS).is_some() => {
-                return fields.size(&SHARED_WIDTHS, None);
+            (_, None) if self.kind.experts && fields.named(SHARED_WIDTHS).is_some() => {
+                return fields.size(SHARED_WIDTHS, None);
             }
             (None, _) if self.kind.ffn_times > 0 => {
-                hidden * fields.size(&["expansion_ratio"], Some(self.kind.ffn_times))?
+                hidden * fields.size("expansion_ratio", Some(self.kind.ffn_times))?
             }
-            _ => fields.size(&MLP, None)?,
+            _ => fields.size(MLP, None)?,
         };
         match self.kind.ffn {
             Width::Stated => Ok(stated),
             Width::Half if stated.is_multiple_of(2) => Ok(stated / 2),
             Width::Half => {
-                let key = fields.named(&MLP).unwrap_or("intermediate_size");
+                let key = fields.named(MLP).unwrap_or("intermediate_size");
                 Err(fields.bad(key, "an even number, of which each matrix has half"))
             }
             Width::Adjusted => adjusted(fields, stated),
@@ -390,32 +390,13 @@ impl<'a> Reader<'a> {
     }
 }
 
-pub(super) const EXPERT_WIDTHS: [&str; 5] = [
-    "moe_intermediate_size",
-    "expert_ffn_hidden_size",
-    "expert_intermediate_size",
-    "intermediate_size",
-    "ffn_hidden_size",
-];
-const SHARED_WIDTHS: [&str; 3] = [
-    "shared_expert_intermediate_size",
-    "moe_shared_expert_intermediate_size",
-    "shared_intermediate_size",
-];
-const SHARED_COUNTS: [&str; 4] = [
-    "n_shared_experts",
-    "num_shared_experts",
-    "moe_num_shared_experts",
-    "num_shared_expert",
-];
-pub(super) const PER_TOKEN: [&str; 6] = [
-    "num_experts_per_tok",
-    "num_experts_per_token",
-    "moe_top_k",
-    "moe_topk",
-    "moe_k",
-    "top_k_experts",
-];
+pub(super) const EXPERT_WIDTHS: &str =
+    "moe_intermediate_size expert_ffn_hidden_size expert_intermediate_size intermediate_size ffn_hidden_size";
+const SHARED_WIDTHS: &str =
+    "shared_expert_intermediate_size moe_shared_expert_intermediate_size shared_intermediate_size";
+const SHARED_COUNTS: &str = "n_shared_experts num_shared_experts moe_num_shared_experts num_shared_expert";
+pub(super) const PER_TOKEN: &str =
+    "num_experts_per_tok num_experts_per_token moe_top_k moe_topk moe_k top_k_experts";
 
 /// Under which names a file says that queries, keys and values have biases.
 const BIASES: [&str; 4] = ["attention_bias", "use_qkv_bias", "qkv_bias", "add_qkv_bias"];
@@ -473,7 +454,7 @@ fn features(fields: &Fields, kind: &Kind) -> Result<Features, ConfigError> {
 /// Falcon: a norm for each part where they come one after the other, or where the second architecture has no single one.
 fn falcon(fields: &Fields, has: &mut Features) -> Result<(), ConfigError> {
     let second = fields.flag("new_decoder_architecture")? == Some(true);
-    let single = fields.whole(&["num_ln_in_parallel_attn"])? == Some(1);
+    let single = fields.whole("num_ln_in_parallel_attn")? == Some(1);
     if fields.flag("parallel_attn")? == Some(false) || (second && !single) {
         has.norms = Norms::Two;
     }
@@ -484,16 +465,16 @@ fn falcon(fields: &Fields, has: &mut Features) -> Result<(), ConfigError> {
 }
 
 fn latent(fields: &Fields) -> Result<Latent, ConfigError> {
-    let or_none = |key: &'static str| match fields.whole(&[key])? {
+    let or_none = |key: &'static str| match fields.whole(key)? {
         None | Some(0) => Ok(0),
-        Some(_) => fields.size(&[key], None),
+        Some(_) => fields.size(key, None),
     };
     Ok(Latent {
-        kv_lora_rank: fields.size(&["kv_lora_rank"], None)?,
-        rope_dim: fields.size(&["qk_rope_head_dim"], None)?,
+        kv_lora_rank: fields.size("kv_lora_rank", None)?,
+        rope_dim: fields.size("qk_rope_head_dim", None)?,
         q_lora_rank: or_none("q_lora_rank")?,
-        nope_dim: fields.size(&["qk_nope_head_dim"], None)?,
-        value_dim: fields.size(&["v_head_dim"], None)?,
+        nope_dim: fields.size("qk_nope_head_dim", None)?,
+        value_dim: fields.size("v_head_dim", None)?,
         index_heads: or_none("index_n_heads")?,
         index_dim: or_none("index_head_dim")?,
     })
@@ -505,7 +486,7 @@ fn adjusted(fields: &Fields, stated: u64) -> Result<u64, ConfigError> {
         return Ok(stated);
     }
     let factor = fields.factor("block_ffn_dim_multiplier", 1.0)?;
-    let block = fields.size(&["block_multiple_of"], Some(256))?;
+    let block = fields.size("block_multiple_of", Some(256))?;
     let width = (factor * (2 * stated / 3) as f64) as u64;
     Ok(width.div_ceil(block).max(1) * block)
 }

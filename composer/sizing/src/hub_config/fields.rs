@@ -34,7 +34,7 @@ impl Fields {
     }
 
     /// With what is in the objects of these names, as if it stood outside.
-    pub fn flattened(&self, names: &[&str]) -> Result<Fields, ConfigError> {
+    pub fn flattened(&self, names: &[String]) -> Result<Fields, ConfigError> {
         let mut fields = self.0.clone();
         for name in names {
             fields.extend(self.inner(name)?.into_iter().flat_map(|inner| inner.0));
@@ -90,13 +90,13 @@ impl Fields {
         }
     }
 
-    /// The first of these names that is there.
-    pub fn named<'n>(&self, names: &[&'n str]) -> Option<&'n str> {
-        names.iter().find(|key| self.get(key).is_some()).copied()
+    /// The first of these names, with spaces between them, that is there.
+    pub fn named<'n>(&self, names: &'n str) -> Option<&'n str> {
+        names.split(' ').find(|key| self.get(key).is_some())
     }
 
     /// A whole number under the first of these names that is there.
-    pub fn whole(&self, names: &[&str]) -> Result<Option<u64>, ConfigError> {
+    pub fn whole(&self, names: &str) -> Result<Option<u64>, ConfigError> {
         let Some(key) = self.named(names) else {
             return Ok(None);
         };
@@ -106,16 +106,16 @@ impl Fields {
         }
     }
 
-    pub fn need(&self, names: &[&str]) -> Result<u64, ConfigError> {
+    pub fn need(&self, names: &str) -> Result<u64, ConfigError> {
         self.whole(names)?.ok_or_else(|| ConfigError::Missing {
             model_type: self.model_type(),
-            key: names.join(" or "),
+            key: names.replace(' ', " or "),
             allowed: "a whole number",
         })
     }
 
     /// A dimension under the first of these names that is there, of which products of several have a count.
-    pub fn size(&self, names: &[&str], usual: Option<u64>) -> Result<u64, ConfigError> {
+    pub fn size(&self, names: &str, usual: Option<u64>) -> Result<u64, ConfigError> {
         const MOST: u64 = 10_000_000;
         let found = match (self.whole(names)?, usual) {
             (Some(found), _) => found,

@@ -196,8 +196,7 @@ pub(super) fn unknown(fields: &Fields) -> ConfigError {
 impl Kind {
     /// The file's fields with those that its class takes from elsewhere.
     pub fn complete(&self, fields: &Fields) -> Result<Fields, ConfigError> {
-        let objects: Vec<&str> = self.flattened.iter().map(String::as_str).collect();
-        let fields = fields.flattened(&objects)?;
+        let fields = fields.flattened(&self.flattened)?;
         let usual: Vec<(&str, u64)> = self
             .usual
             .iter()
@@ -258,8 +257,8 @@ impl Kind {
         // OPT can project its embedding to another width.
         let width = "word_embed_proj_dim";
         if fields
-            .whole(&[width])?
-            .is_some_and(|width| fields.whole(&["hidden_size"]).ok().flatten() != Some(width))
+            .whole(width)?
+            .is_some_and(|width| fields.whole("hidden_size").ok().flatten() != Some(width))
         {
             return Err(fields.bad(width, "the hidden_size"));
         }

@@ -8,26 +8,22 @@ use std::collections::BTreeSet;
 const MOST: u64 = 10_000;
 
 /// Under which names a file lists its layers, and how it calls them.
-pub(super) const LISTS: [&str; 2] = ["layer_types", "layers_block_type"];
+pub(super) const LISTS: &str = "layer_types layers_block_type";
 pub(super) const FULL: &[&str] = &["full_attention", "attention"];
 pub(super) const WINDOWED: &[&str] = &["sliding_attention", "chunked_attention"];
 pub(super) const STATE: &[&str] = &["linear_attention", "mamba", "mamba2", "conv", "recurrent"];
 
 /// Under which names a file has the tokens of a window.
-pub(super) const WINDOW: [&str; 4] = [
-    "sliding_window_size",
-    "sliding_window",
-    "attention_chunk_size",
-    "attention_window_size",
-];
+pub(super) const WINDOW: &str =
+    "sliding_window_size sliding_window attention_chunk_size attention_window_size";
 
 /// As many as the file says.
 pub(super) fn number(fields: &Fields) -> Result<u64, ConfigError> {
-    let found = fields.need(&LAYERS)?;
+    let found = fields.need(LAYERS)?;
     if (1..=MOST).contains(&found) {
         return Ok(found);
     }
-    let key = fields.named(&LAYERS).unwrap_or("num_hidden_layers");
+    let key = fields.named(LAYERS).unwrap_or("num_hidden_layers");
     Err(fields.bad(key, &format!("1 to {MOST}")))
 }
 
@@ -35,7 +31,7 @@ pub(super) fn number(fields: &Fields) -> Result<u64, ConfigError> {
 /// several names. None where there is no such list.
 pub(super) fn listed(
     fields: &Fields,
-    names: &[&'static str],
+    names: &str,
     kinds: &[&[&str]],
 ) -> Result<Option<Vec<usize>>, ConfigError> {
     let Some(key) = fields.named(names) else {
@@ -68,7 +64,7 @@ pub(super) fn listed(
 /// How many layers of the kind there are in a list that must have one entry for each layer.
 pub(super) fn listed_of(
     fields: &Fields,
-    names: &[&'static str],
+    names: &str,
     kinds: &[&[&str]],
     layers: u64,
 ) -> Result<Option<Vec<u64>>, ConfigError> {
@@ -94,7 +90,7 @@ pub(super) fn tally(found: &[usize], kinds: usize) -> Vec<u64> {
 }
 
 /// How many layers there are in a list of their indices; None without one.
-pub(super) fn indexed(fields: &Fields, key: &'static str, layers: u64) -> Result<Option<u64>, ConfigError> {
+pub(super) fn indexed(fields: &Fields, key: &str, layers: u64) -> Result<Option<u64>, ConfigError> {
     let Some(value) = fields.get(key) else {
         return Ok(None);
     };
@@ -114,12 +110,12 @@ pub(super) fn indexed(fields: &Fields, key: &'static str, layers: u64) -> Result
 /// How many of the layers have `index % period == offset`.
 pub(super) fn periodic(
     fields: &Fields,
-    (period, usual_period): (&'static str, u64),
-    (offset, usual_offset): (&'static str, u64),
+    (period, usual_period): (&str, u64),
+    (offset, usual_offset): (&str, u64),
     layers: u64,
 ) -> Result<u64, ConfigError> {
-    let every = fields.size(&[period], Some(usual_period))?;
-    let first = fields.whole(&[offset])?.unwrap_or(usual_offset);
+    let every = fields.size(period, Some(usual_period))?;
+    let first = fields.whole(offset)?.unwrap_or(usual_offset);
     if first >= every {
         return Err(fields.bad(offset, &format!("less than {period}, {every}")));
     }
@@ -127,7 +123,7 @@ pub(super) fn periodic(
 }
 
 /// How many layers are numbered 1 in a list of 0 and 1, one for each layer; None without it.
-pub(super) fn numbered(fields: &Fields, key: &'static str, layers: u64) -> Result<Option<u64>, ConfigError> {
+pub(super) fn numbered(fields: &Fields, key: &str, layers: u64) -> Result<Option<u64>, ConfigError> {
     let Some(value) = fields.get(key) else {
         return Ok(None);
     };
@@ -147,12 +143,7 @@ pub(super) fn numbered(fields: &Fields, key: &'static str, layers: u64) -> Resul
 }
 
 /// A dimension of each layer: one for all, or a list.
-pub(super) fn widths(
-    fields: &Fields,
-    key: &'static str,
-    layers: u64,
-    usual: u64,
-) -> Result<Vec<u64>, ConfigError> {
+pub(super) fn widths(fields: &Fields, key: &str, layers: u64, usual: u64) -> Result<Vec<u64>, ConfigError> {
     const WIDEST: u64 = 10_000_000;
     let refuse = || {
         fields.bad(
@@ -180,12 +171,12 @@ pub(super) fn widths(
 }
 
 /// A number that is the same for all layers, whether it is stated once or for each.
-pub(super) fn same(fields: &Fields, names: &[&'static str], layers: u64) -> Result<Option<u64>, ConfigError> {
+pub(super) fn same(fields: &Fields, names: &str, layers: u64) -> Result<Option<u64>, ConfigError> {
     let Some(key) = fields.named(names) else {
         return Ok(None);
     };
     if fields.get(key).is_some_and(|value| !value.is_array()) {
-        return fields.whole(&[key]);
+        return fields.whole(key);
     }
     let each = widths(fields, key, layers, 1)?;
     match each.first() {
@@ -200,7 +191,7 @@ pub(super) fn same(fields: &Fields, names: &[&'static str], layers: u64) -> Resu
 /// Layers with experts: by a list of all, or by a range with a step, without the listed exceptions.
 pub(super) fn sparse(fields: &Fields, layers: u64) -> Result<u64, ConfigError> {
     let kinds: [&[&str]; 2] = [&["dense"], &["sparse"]];
-    if let Some(of) = listed_of(fields, &["mlp_layer_types"], &kinds, layers)? {
+    if let Some(of) = listed_of(fields, "mlp_layer_types", &kinds, layers)? {
         return Ok(of[1]);
     }
     let frequency = "moe_layer_freq";
@@ -210,32 +201,21 @@ pub(super) fn sparse(fields: &Fields, layers: u64) -> Result<u64, ConfigError> {
     if let Some(listed) = indexed(fields, "moe_layers", layers)? {
         return Ok(listed);
     }
-    let first = [
-        "first_k_dense_replace",
-        "num_dense_layers",
-        "moe_layer_start_index",
-    ];
-    let first = fields.whole(&first)?.unwrap_or(0);
+    let first = "first_k_dense_replace num_dense_layers moe_layer_start_index";
+    let first = fields.whole(first)?.unwrap_or(0);
     let end = "moe_layer_end_index";
     let end = match fields.get(end).and_then(|end| end.as_i64()) {
         Some(-1) => layers,
-        _ => fields
-            .whole(&[end])?
-            .map_or(layers, |last| last.saturating_add(1)),
+        _ => fields.whole(end)?.map_or(layers, |last| last.saturating_add(1)),
     };
-    let steps = [
-        "interleave_moe_layer_step",
-        "moe_layer_interval",
-        "decoder_sparse_step",
-        "expert_layer_period",
-        frequency,
-    ];
-    let step = fields.size(&steps, Some(1))?;
-    let usual = match fields.named(&steps) {
+    let steps =
+        "interleave_moe_layer_step moe_layer_interval decoder_sparse_step expert_layer_period moe_layer_freq";
+    let step = fields.size(steps, Some(1))?;
+    let usual = match fields.named(steps) {
         Some(key) if key == frequency => 0,
         _ => step - 1,
     };
-    let offset = fields.whole(&["expert_layer_offset"])?.unwrap_or(usual);
+    let offset = fields.whole("expert_layer_offset")?.unwrap_or(usual);
     if offset >= step {
         return Err(fields.bad("expert_layer_offset", &format!("less than the period, {step}")));
     }

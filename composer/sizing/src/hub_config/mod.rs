@@ -52,7 +52,7 @@ pub fn parse(name: &str, text: &str) -> Result<Model, ConfigError> {
     let thinker = file.inner("thinker_config")?;
     let whole = thinker.as_ref().unwrap_or(&file);
     // A model of several kinds of input says which of them is text.
-    let inner = match whole.named(&["text_config", "llm_config", "language_config"]) {
+    let inner = match whole.named("text_config llm_config language_config") {
         Some(key) => whole.inner(key)?,
         None => None,
     };
@@ -96,12 +96,8 @@ pub fn model_types() -> Vec<&'static str> {
 
 /// What is said of layers that guess tokens ahead.
 fn ahead(fields: &Fields) -> Result<Option<String>, ConfigError> {
-    let key = [
-        "num_nextn_predict_layers",
-        "mtp_num_hidden_layers",
-        "num_mtp_modules",
-    ];
-    Ok(match (fields.named(&key), fields.whole(&key)?) {
+    let key = "num_nextn_predict_layers mtp_num_hidden_layers num_mtp_modules";
+    Ok(match (fields.named(key), fields.whole(key)?) {
         (Some(key), Some(layers)) if layers > 0 => Some(format!(
             "without what guesses tokens ahead ({key} is {layers}), which engines load for speculative decoding alone"
         )),
@@ -116,31 +112,31 @@ fn is_known(fields: &Fields) -> bool {
 
 /// The same of the field that the file has it from.
 fn implausible(fields: &Fields, found: Implausible) -> ConfigError {
-    let names: &[&str] = match found.key {
-        "layers" => &LAYERS,
-        "hidden" => &HIDDEN,
-        "heads" => &HEADS,
-        "kv_heads" => &["num_key_value_heads", "num_kv_heads", "n_head_kv"],
-        "head_dim" => &["head_dim", "v_head_dim"],
-        "ffn" => &MLP,
-        "vocab" => &VOCAB,
-        "context" => &CONTEXT,
-        "experts.count" => &COUNTS,
-        "experts.ffn" => &decoder::EXPERT_WIDTHS,
-        "experts.per_token" => &decoder::PER_TOKEN,
-        "experts.shared_ffn" => &["n_shared_experts", "shared_expert_intermediate_size"],
-        "window" => &layers::WINDOW,
-        "latent.kv_lora_rank" => &["kv_lora_rank"],
-        "latent.q_lora_rank" => &["q_lora_rank"],
-        "latent.rope_dim" => &["qk_rope_head_dim"],
-        "latent.nope_dim" => &["qk_nope_head_dim"],
-        "latent.value_dim" => &["v_head_dim"],
-        "linear.key_heads" => &["linear_num_key_heads"],
-        "linear.value_heads" => &["linear_num_value_heads"],
-        "linear.key_dim" => &["linear_key_head_dim"],
-        "linear.value_dim" => &["linear_value_head_dim"],
-        "linear.kernel" => &["linear_conv_kernel_dim"],
-        _ => &[],
+    let names = match found.key {
+        "layers" => LAYERS,
+        "hidden" => HIDDEN,
+        "heads" => HEADS,
+        "kv_heads" => "num_key_value_heads num_kv_heads n_head_kv",
+        "head_dim" => "head_dim v_head_dim",
+        "ffn" => MLP,
+        "vocab" => VOCAB,
+        "context" => CONTEXT,
+        "experts.count" => COUNTS,
+        "experts.ffn" => decoder::EXPERT_WIDTHS,
+        "experts.per_token" => decoder::PER_TOKEN,
+        "experts.shared_ffn" => "n_shared_experts shared_expert_intermediate_size",
+        "window" => layers::WINDOW,
+        "latent.kv_lora_rank" => "kv_lora_rank",
+        "latent.q_lora_rank" => "q_lora_rank",
+        "latent.rope_dim" => "qk_rope_head_dim",
+        "latent.nope_dim" => "qk_nope_head_dim",
+        "latent.value_dim" => "v_head_dim",
+        "linear.key_heads" => "linear_num_key_heads",
+        "linear.value_heads" => "linear_num_value_heads",
+        "linear.key_dim" => "linear_key_head_dim",
+        "linear.value_dim" => "linear_value_head_dim",
+        "linear.kernel" => "linear_conv_kernel_dim",
+        _ => "",
     };
     match fields.named(names) {
         Some(key) => fields.bad(key, &found.allowed),
@@ -148,45 +144,15 @@ fn implausible(fields: &Fields, found: Implausible) -> ConfigError {
     }
 }
 
-const HIDDEN: [&str; 4] = ["hidden_size", "n_embd", "n_embed", "d_model"];
-const HEADS: [&str; 5] = [
-    "num_attention_heads",
-    "n_head",
-    "num_heads",
-    "n_heads",
-    "attention_heads",
-];
-const LAYERS: [&str; 5] = [
-    "num_hidden_layers",
-    "n_layer",
-    "num_layers",
-    "n_layers",
-    "num_blocks",
-];
+const HIDDEN: &str = "hidden_size n_embd n_embed d_model";
+const HEADS: &str = "num_attention_heads n_head num_heads n_heads attention_heads";
+const LAYERS: &str = "num_hidden_layers n_layer num_layers n_layers num_blocks";
 /// ChatGLM fills its vocabulary up.
-const VOCAB: [&str; 2] = ["padded_vocab_size", "vocab_size"];
-const COUNTS: [&str; 4] = [
-    "num_local_experts",
-    "num_experts",
-    "n_routed_experts",
-    "moe_num_experts",
-];
-const MLP: [&str; 8] = [
-    "intermediate_size_mlp",
-    "dense_intermediate_size",
-    "block_ff_dim",
-    "intermediate_size",
-    "dff",
-    "n_inner",
-    "ffn_dim",
-    "ffn_hidden_size",
-];
-const CONTEXT: [&str; 4] = [
-    "max_position_embeddings",
-    "n_positions",
-    "seq_length",
-    "max_seq_len",
-];
+const VOCAB: &str = "padded_vocab_size vocab_size";
+const COUNTS: &str = "num_local_experts num_experts n_routed_experts moe_num_experts";
+const MLP: &str = "intermediate_size_mlp dense_intermediate_size block_ff_dim intermediate_size dff n_inner ffn_dim \
+    ffn_hidden_size";
+const CONTEXT: &str = "max_position_embeddings n_positions seq_length max_seq_len";
 
 #[cfg(test)]
 mod tests;

@@ -6,14 +6,14 @@ use super::fields::Fields;
 use super::kinds::{self, Kind};
 
 /// Fields that a plain decoder has, one of each.
-const NEEDED: [&[&str]; 6] = [
-    &super::HIDDEN,
-    &super::LAYERS,
-    &super::HEADS,
-    &["intermediate_size"],
-    &["vocab_size"],
+const NEEDED: [&str; 6] = [
+    super::HIDDEN,
+    super::LAYERS,
+    super::HEADS,
+    "intermediate_size",
+    "vocab_size",
     // What has layer norms has biases, and may be no decoder at all.
-    &["rms_norm_eps", "rms_norm_epsilon"],
+    "rms_norm_eps rms_norm_epsilon",
 ];
 
 /// Fields that say something about its parts which is understood.
@@ -93,7 +93,11 @@ pub(super) fn of(fields: &Fields) -> Result<&'static Kind, ConfigError> {
 }
 
 fn is_understood(fields: &Fields, key: &str) -> bool {
-    let needed = || NEEDED.iter().any(|names| names.contains(&key));
+    let needed = || {
+        NEEDED
+            .iter()
+            .any(|names| names.split(' ').any(|name| name == key))
+    };
     let structural = STRUCTURAL.iter().any(|part| key.contains(part));
     let beside = || !structural && (key.starts_with('_') || BESIDE.iter().any(|part| key.contains(part)));
     let off = |value: &serde_json::Value| value.as_bool() == Some(false) || value.as_u64() == Some(0);

@@ -42,7 +42,7 @@ impl State {
 
 /// Layers with attention, by the fields of their kind.
 pub(super) fn full_layers(state: State, fields: &Fields, number: u64) -> Result<u64, ConfigError> {
-    let every = |key: &'static str, usual: u64| Ok(number / fields.size(&[key], Some(usual))?);
+    let every = |key: &'static str, usual: u64| Ok(number / fields.size(key, Some(usual))?);
     match state {
         State::Delta => every("full_attention_interval", 4),
         State::Bailing => every("layer_group_size", 6),
@@ -61,7 +61,7 @@ pub(super) fn full_layers(state: State, fields: &Fields, number: u64) -> Result<
         State::Convolution => Ok(layers::indexed(fields, "full_attn_idxs", number)?.unwrap_or(number)),
         State::Recurrence => {
             let kinds: [&[&str]; 2] = [&["attention"], &["recurrent"]];
-            let turn = layers::listed(fields, &["block_types"], &kinds)?.unwrap_or(vec![1, 1, 0]);
+            let turn = layers::listed(fields, "block_types", &kinds)?.unwrap_or(vec![1, 1, 0]);
             let attending = (0..number)
                 .zip(turn.iter().cycle())
                 .filter(|(_, kind)| **kind == 0);
@@ -110,7 +110,7 @@ pub(super) fn read(state: State, of: &mut Reader<'_>) -> Result<(Linear, u128), 
 /// The matrices that make queries, keys, values and gate, and decay and rate of learning; the convolution; a decay and a
 /// bias a head; a norm of its output; the matrix behind it.
 fn delta(of: &Reader<'_>) -> Result<(Linear, u128), ConfigError> {
-    let size = |key: &'static str, usual: u64| of.fields.size(&[key], Some(usual));
+    let size = |key: &'static str, usual: u64| of.fields.size(key, Some(usual));
     let linear = Linear {
         mixer: Mixer::Delta,
         key_heads: size("linear_num_key_heads", 16)?,
@@ -141,15 +141,15 @@ fn kimi(of: &Reader<'_>) -> Result<(Linear, u128), ConfigError> {
 }
 
 fn kimi_heads(fields: &Fields, [heads, width, kernel]: [&'static str; 3]) -> Result<Linear, ConfigError> {
-    let heads = fields.size(&[heads], Some(32))?;
-    let width = fields.size(&[width], Some(128))?;
+    let heads = fields.size(heads, Some(32))?;
+    let width = fields.size(width, Some(128))?;
     Ok(Linear {
         mixer: Mixer::Kimi,
         key_heads: heads,
         value_heads: heads,
         key_dim: width,
         value_dim: width,
-        kernel: fields.size(&[kernel], Some(4))?,
+        kernel: fields.size(kernel, Some(4))?,
         state_bytes: 4,
     })
 }
@@ -184,7 +184,7 @@ fn lightning(of: &Reader<'_>) -> (Linear, u128) {
 
 /// A gated short convolution.
 fn convolution(of: &Reader<'_>) -> Result<(Linear, u128), ConfigError> {
-    let kernel = of.fields.size(&["conv_L_cache"], Some(3))?;
+    let kernel = of.fields.size("conv_L_cache", Some(3))?;
     let biased = of.fields.flag("conv_bias")?.unwrap_or(false);
     let h = of.h();
     let biases = if biased { 5 * h } else { 0 };
@@ -209,8 +209,8 @@ pub(super) fn channels(mixer: Mixer, channels: u64, kernel: u64, state_bytes: u6
 
 /// Two gates, each a matrix a head with its biases; how fast each channel forgets; the matrices around; the convolution.
 fn recurrence(of: &Reader<'_>) -> Result<(Linear, u128), ConfigError> {
-    let inner = of.fields.size(&["lru_width"], Some(of.model.hidden))?;
-    let kernel = of.fields.size(&["conv1d_width"], Some(4))?;
+    let inner = of.fields.size("lru_width", Some(of.model.hidden))?;
+    let kernel = of.fields.size("conv1d_width", Some(4))?;
     if inner > 100_000 || !inner.is_multiple_of(of.model.heads) {
         let allowed = format!("a multiple of the heads, {}, of at most 100000", of.model.heads);
         return Err(of.fields.bad("lru_width", &allowed));
@@ -266,9 +266,9 @@ impl Mamba {
         let [inner, expand, rank, state, kernel, convolution_bias, bias] = *names;
         let (fields, hidden) = (of.fields, of.model.hidden);
         // Stated, it counts more than the factor.
-        let expanded = hidden * fields.size(&[expand], Some(2))?;
-        let wide = match fields.named(&[inner]) {
-            Some(_) => fields.size(&[inner], None)?,
+        let expanded = hidden * fields.size(expand, Some(2))?;
+        let wide = match fields.named(inner) {
+            Some(_) => fields.size(inner, None)?,
             None => expanded,
         };
         if wide > 100_000 {
@@ -276,11 +276,11 @@ impl Mamba {
         }
         Ok(Mamba {
             inner: wide,
-            state: fields.size(&[state], Some(16))?,
-            kernel: fields.size(&[kernel], Some(4))?,
+            state: fields.size(state, Some(16))?,
+            kernel: fields.size(kernel, Some(4))?,
             rank: match fields.text(rank).as_deref() {
                 Some("auto") => hidden.div_ceil(16),
-                _ => fields.size(&[rank], Some(hidden.div_ceil(16)))?,
+                _ => fields.size(rank, Some(hidden.div_ceil(16)))?,
             },
             convolution_biased: fields.flag(convolution_bias)?.unwrap_or(true),
             biased: fields.flag(bias)?.unwrap_or(false),
@@ -353,11 +353,11 @@ pub(super) fn mamba2(
 ) -> Result<Mamba2, ConfigError> {
     let biased = fields.flag("use_bias")?.unwrap_or(false);
     Ok(Mamba2 {
-        heads: fields.size(&[heads], Some(128))?,
-        width: fields.size(&[width], Some(64))?,
-        groups: fields.size(&["n_groups"], Some(8))?,
-        state: fields.size(&[state], Some(128))?,
-        kernel: fields.size(&["conv_kernel", "mamba_d_conv"], Some(4))?,
+        heads: fields.size(heads, Some(128))?,
+        width: fields.size(width, Some(64))?,
+        groups: fields.size("n_groups", Some(8))?,
+        state: fields.size(state, Some(128))?,
+        kernel: fields.size("conv_kernel mamba_d_conv", Some(4))?,
         convolution_biased: fields.flag("use_conv_bias")?.unwrap_or(true),
         biased: (biased, biased),
         normed: true,
@@ -367,12 +367,14 @@ pub(super) fn mamba2(
 /// As hybrids name it: its heads divide a width.
 pub(super) fn bamba(of: &Reader<'_>) -> Result<Mamba2, ConfigError> {
     let fields = of.fields;
-    let key = "mamba_n_heads";
-    let heads = fields.size(&[key, "n_mamba_heads"], Some(128))?;
-    let expanded = of.model.hidden * fields.size(&["mamba_expand"], Some(2))?;
-    let inner = fields.size(&["mamba_d_ssm"], Some(expanded))?;
+    let names = "mamba_n_heads n_mamba_heads";
+    let heads = fields.size(names, Some(128))?;
+    let expanded = of.model.hidden * fields.size("mamba_expand", Some(2))?;
+    let inner = fields.size("mamba_d_ssm", Some(expanded))?;
     if !inner.is_multiple_of(heads) {
-        let key = fields.named(&[key, "n_mamba_heads"]).unwrap_or(key);
+        let key = fields
+            .named("mamba_n_heads n_mamba_heads")
+            .unwrap_or("mamba_n_heads");
         let allowed = format!("a divisor of the state space's width, {inner}");
         return Err(fields.bad(key, &allowed));
     }
@@ -381,9 +383,9 @@ pub(super) fn bamba(of: &Reader<'_>) -> Result<Mamba2, ConfigError> {
     Ok(Mamba2 {
         heads,
         width: inner / heads,
-        groups: fields.size(&["mamba_n_groups", "mamba_ngroups"], Some(1))?,
-        state: fields.size(&["mamba_d_state"], Some(256))?,
-        kernel: fields.size(&["mamba_d_conv"], Some(4))?,
+        groups: fields.size("mamba_n_groups mamba_ngroups", Some(1))?,
+        state: fields.size("mamba_d_state", Some(256))?,
+        kernel: fields.size("mamba_d_conv", Some(4))?,
         convolution_biased: flag("mamba_conv_bias", true)? && flag("use_conv_bias", true)?,
         biased: match of.kind.parallel {
             true => (biased, flag("projectors_bias", false)?),

@@ -75,9 +75,9 @@ fn quantisation(model: &Model, fields: &Fields, experts: Option<&str>) -> Result
         Some("fp4") => Some(Constants::builtin().format(WeightFormat::Mxfp4).bytes()),
         _ => None,
     };
-    let stored = |layer: u64, names: &[&str], routed: bool| {
+    let stored = |layer: u64, names: &str, routed: bool| {
         let rule = rules.iter().find(|rule| rule.covers(layer, names));
-        let kept = names.iter().any(|name| kept.matches(layer, name));
+        let kept = names.split_whitespace().any(|name| kept.matches(layer, name));
         Found {
             bytes: match (rule, of_experts) {
                 _ if kept || (experts_alone && !routed) => 2.0,
@@ -93,7 +93,7 @@ fn quantisation(model: &Model, fields: &Fields, experts: Option<&str>) -> Result
         let allowed = format!(
             "at most {MOST_STEPS} groups with names and regular expressions with a number, times layers"
         );
-        let key = fields.named(&KEPT).filter(|_| kept.numbered() > 0);
+        let key = fields.named(KEPT).filter(|_| kept.numbered() > 0);
         return Err(fields.bad(key.unwrap_or("config_groups"), &allowed));
     }
     let parts = matrices::parts(model, stored);
@@ -102,7 +102,7 @@ fn quantisation(model: &Model, fields: &Fields, experts: Option<&str>) -> Result
         patterns.refuse_unfound()?;
     }
     if parts.is_some_and(|parts| parts.beside == 2.0 && (parts.routed == 2.0 || model.routed() == 0)) {
-        let key = fields.named(&KEPT).or(fields.named(&["config_groups"]));
+        let key = fields.named(KEPT).or(fields.named("config_groups"));
         let allowed = "modules that leave a matrix of the model in fewer bits";
         return Err(fields.bad(key.unwrap_or("quant_method"), allowed));
     }
@@ -148,25 +148,19 @@ fn by_layer(fields: &Fields) -> Result<BTreeMap<&'static str, Rule>, ConfigError
 }
 
 /// Lists of modules without quantisation.
-const KEPT: [&str; 5] = [
-    "modules_to_not_convert",
-    "ignored_layers",
-    "ignore",
-    "exclude_modules",
-    "llm_int8_skip_modules",
-];
+const KEPT: &str = "modules_to_not_convert ignored_layers ignore exclude_modules llm_int8_skip_modules";
 
 /// Modules without quantisation: by lists, by settings of single ones (AutoRound), by expressions (GPTQModel).
 fn kept(fields: &Fields) -> Result<Patterns, ConfigError> {
-    let mut kept = Patterns::of(fields, &KEPT)?;
+    let mut kept = Patterns::of(fields, KEPT)?;
     if kept.names("Linear") {
-        let key = fields.named(&KEPT).unwrap_or("ignore");
+        let key = fields.named(KEPT).unwrap_or("ignore");
         return Err(fields.bad(key, "names of modules: Linear is the class of all of them"));
     }
     let key = "extra_config";
     if let Some(modules) = fields.inner(key)? {
         for name in modules.names() {
-            let bits = modules.inner(name)?.map(|module| module.whole(&["bits"]));
+            let bits = modules.inner(name)?.map(|module| module.whole("bits"));
             if bits.transpose()?.flatten().is_some_and(|bits| bits >= 16) {
                 kept.add(key, name)?;
             }
@@ -188,8 +182,8 @@ const MOST_GROUPS: usize = 1_000;
 const MOST_STEPS: u64 = 4_000;
 
 impl Rule {
-    fn covers(&self, layer: u64, names: &[&str]) -> bool {
-        let meant = |targets: &Patterns| names.iter().any(|name| targets.matches(layer, name));
+    fn covers(&self, layer: u64, names: &str) -> bool {
+        let meant = |targets: &Patterns| names.split_whitespace().any(|name| targets.matches(layer, name));
         self.targets.as_ref().is_none_or(meant)
     }
 
@@ -210,7 +204,7 @@ fn group(fields: &Fields) -> Result<Rule, ConfigError> {
     Ok(Rule {
         targets: match of_class {
             true => None,
-            false => Some(Patterns::of(fields, &[TARGETS])?),
+            false => Some(Patterns::of(fields, TARGETS)?),
         },
         bytes: bytes(&weights, format)?,
     })
@@ -246,7 +240,7 @@ fn cache(fields: &Fields) -> Result<Option<u64>, ConfigError> {
     let scheme = fields.inner("kv_cache_scheme")?;
     let named = fields.text("kv_cache_quant_algo");
     let bits = match (&scheme, named.as_deref()) {
-        (Some(scheme), _) => scheme.whole(&["num_bits"])?,
+        (Some(scheme), _) => scheme.whole("num_bits")?,
         (None, Some("FP8" | "INT8")) => Some(8),
         (None, _) => None,
     };
@@ -262,12 +256,12 @@ fn cache(fields: &Fields) -> Result<Option<u64>, ConfigError> {
 }
 
 fn method(fields: &Fields) -> Result<WeightFormat, ConfigError> {
-    let names = ["bits", "w_bit", "num_bits"];
-    let mut stated = names.into_iter().filter(|name| fields.get(name).is_some());
+    let names = "bits w_bit num_bits";
+    let mut stated = names.split(' ').filter(|name| fields.get(name).is_some());
     let (first, second) = (stated.next(), stated.next());
-    let bits = || fields.whole(&names);
+    let bits = || fields.whole(names);
     if let (Some(first), Some(second)) = (first, second)
-        && fields.whole(&[first])? != fields.whole(&[second])?
+        && fields.whole(first)? != fields.whole(second)?
     {
         return Err(fields.bad(second, &format!("the number that {first} is")));
     }
@@ -279,7 +273,7 @@ fn method(fields: &Fields) -> Result<WeightFormat, ConfigError> {
         },
         Some("awq") => match bits()?.unwrap_or(4) {
             4 => Ok(WeightFormat::AwqInt4),
-            _ => Err(fields.bad(fields.named(&["bits", "w_bit"]).unwrap_or("bits"), "4")),
+            _ => Err(fields.bad(fields.named("bits w_bit").unwrap_or("bits"), "4")),
         },
         Some("fp8" | "fbgemm_fp8") => match bits()?.unwrap_or(8) {
             8 => Ok(WeightFormat::Fp8),
@@ -309,7 +303,7 @@ fn method(fields: &Fields) -> Result<WeightFormat, ConfigError> {
         }
         Some("bitsandbytes") => bitsandbytes(fields),
         // Earlier files of bitsandbytes state no method.
-        None if fields.named(&["load_in_4bit", "load_in_8bit"]).is_some() => bitsandbytes(fields),
+        None if fields.named("load_in_4bit load_in_8bit").is_some() => bitsandbytes(fields),
         Some("compressed-tensors") => compressed(fields),
         _ => Err(fields.bad(
             "quant_method",
@@ -357,10 +351,7 @@ fn compressed(fields: &Fields) -> Result<WeightFormat, ConfigError> {
 }
 
 fn of_weights(weights: &Fields) -> Option<WeightFormat> {
-    match (
-        weights.whole(&["num_bits"]).ok()??,
-        weights.text("type").as_deref(),
-    ) {
+    match (weights.whole("num_bits").ok()??, weights.text("type").as_deref()) {
         (8, Some("float")) => Some(WeightFormat::Fp8),
         (8, _) => Some(WeightFormat::Int8),
         (4, Some("int")) => Some(WeightFormat::GptqInt4),

@@ -119,7 +119,7 @@ fn two_matrices(whole: &Fields, tower: u128, text: u128, biased: bool) -> Result
 }
 
 fn dimension(fields: &Fields, key: &str, usual: u64, most: u64) -> Result<u128, ConfigError> {
-    let found = fields.whole(&[key])?.unwrap_or(usual);
+    let found = fields.whole(key)?.unwrap_or(usual);
     if !(1..=most).contains(&found) {
         return Err(fields.bad(key, &format!("1 to {most}")));
     }

@@ -10,13 +10,13 @@ use crate::model::Experts;
 pub(super) fn jetmoe(of: &mut Reader<'_>) -> Result<(), ConfigError> {
     let (fields, number) = (of.fields, of.model.layers);
     let experts = Experts {
-        count: fields.size(&["num_local_experts"], Some(8))?,
-        per_token: fields.size(&["num_experts_per_tok"], Some(2))?,
-        ffn: fields.size(&["intermediate_size"], None)?,
+        count: fields.size("num_local_experts", Some(8))?,
+        per_token: fields.size("num_experts_per_tok", Some(2))?,
+        ffn: fields.size("intermediate_size", None)?,
         shared_ffn: 0,
     };
-    of.model.kv_heads = fields.size(&["num_key_value_heads"], Some(16))?;
-    of.model.head_dim = fields.size(&["kv_channels"], Some(128))?;
+    of.model.kv_heads = fields.size("num_key_value_heads", Some(16))?;
+    of.model.head_dim = fields.size("kv_channels", Some(128))?;
     of.model.heads = of.model.kv_heads.saturating_mul(experts.per_token);
     of.within_heads("kv_channels")?;
     let (h, kv) = (of.h(), wide(of.model.key()));
@@ -36,13 +36,13 @@ pub(super) fn longcat(of: &mut Reader<'_>) -> Result<(), ConfigError> {
     of.heads()?;
     of.attention(2 * number)?;
     of.part("norms", 4 * of.h(), number)?;
-    of.model.ffn = fields.size(&["ffn_hidden_size", "intermediate_size"], None)?;
+    of.model.ffn = fields.size("ffn_hidden_size intermediate_size", None)?;
     of.plain(2 * number)?;
-    let idle = fields.whole(&["zero_expert_num"])?.unwrap_or(0).min(1_000_000);
+    let idle = fields.whole("zero_expert_num")?.unwrap_or(0).min(1_000_000);
     let experts = Experts {
-        count: fields.size(&["n_routed_experts"], None)?,
-        per_token: fields.need(&["moe_topk"])?,
-        ffn: fields.size(&["expert_ffn_hidden_size", "moe_intermediate_size"], None)?,
+        count: fields.size("n_routed_experts", None)?,
+        per_token: fields.need("moe_topk")?,
+        ffn: fields.size("expert_ffn_hidden_size moe_intermediate_size", None)?,
         shared_ffn: 0,
     };
     of.model.features.router_biases = fields.flag("router_bias")? == Some(true);
@@ -59,7 +59,7 @@ pub(super) fn mimo(of: &mut Reader<'_>) -> Result<(), ConfigError> {
     let (fields, number) = (of.fields, of.model.layers);
     of.heads()?;
     let kinds = [layers::FULL, layers::WINDOWED];
-    let full = match layers::listed_of(fields, &layers::LISTS, &kinds, number)? {
+    let full = match layers::listed_of(fields, layers::LISTS, &kinds, number)? {
         Some(numbers) => numbers[0],
         None => match layers::numbered(fields, "hybrid_layer_pattern", number)? {
             // There, layers with a window are numbered 1.
@@ -67,8 +67,8 @@ pub(super) fn mimo(of: &mut Reader<'_>) -> Result<(), ConfigError> {
             None => 1 + number / 6,
         },
     };
-    let value = fields.size(&["v_head_dim"], Some(128))?;
-    let swa = fields.size(&["swa_num_key_value_heads"], Some(8))?;
+    let value = fields.size("v_head_dim", Some(128))?;
+    let swa = fields.size("swa_num_key_value_heads", Some(8))?;
     if value > 10_000 || swa > 10_000 {
         return Err(fields.bad("v_head_dim", "at most 10000 heads of a width of at most 10000"));
     }
@@ -77,7 +77,7 @@ pub(super) fn mimo(of: &mut Reader<'_>) -> Result<(), ConfigError> {
         ("swa_head_dim", of.model.head_dim),
         ("swa_v_head_dim", value),
     ] {
-        if fields.whole(&[key])?.is_some_and(|found| found != same) {
+        if fields.whole(key)?.is_some_and(|found| found != same) {
             return Err(fields.bad(key, &format!("{same}, as in layers without a window")));
         }
     }
@@ -92,7 +92,7 @@ pub(super) fn mimo(of: &mut Reader<'_>) -> Result<(), ConfigError> {
     let anatomy = &mut of.model.anatomy;
     (anatomy.attending, anatomy.full, anatomy.windowed) = (number, full, number - full);
     (anatomy.full_cache, anatomy.window_cache) = (cache(kv_heads), cache(swa));
-    of.model.window = Some(fields.whole(&layers::WINDOW)?.unwrap_or(128));
+    of.model.window = Some(fields.whole(layers::WINDOW)?.unwrap_or(128));
     of.feed()
 }
 

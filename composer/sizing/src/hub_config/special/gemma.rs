@@ -17,14 +17,14 @@ impl Plan {
     /// Without a list, each layer of this number is full.
     fn read(fields: &Fields, number: u64, every: u64) -> Result<Plan, ConfigError> {
         let kinds = [layers::FULL, layers::WINDOWED];
-        let windowed: Vec<bool> = match layers::listed(fields, &layers::LISTS, &kinds)? {
+        let windowed: Vec<bool> = match layers::listed(fields, layers::LISTS, &kinds)? {
             Some(found) if found.len() as u64 != number => {
                 return Err(fields.bad("layer_types", &format!("a list of {number}, one for each layer")));
             }
             Some(found) => found.into_iter().map(|kind| kind == 1).collect(),
             None => (1..=number).map(|layer| !layer.is_multiple_of(every)).collect(),
         };
-        let shared = fields.whole(&["num_kv_shared_layers"])?.unwrap_or(0);
+        let shared = fields.whole("num_kv_shared_layers")?.unwrap_or(0);
         if shared >= number {
             return Err(fields.bad("num_kv_shared_layers", &format!("0 to {}", number - 1)));
         }
@@ -77,7 +77,7 @@ fn attention(of: &mut Reader<'_>, plan: &Plan, full: Heads, windowed: Heads) -> 
     anatomy.attending = of.model.layers;
     (anatomy.full, anatomy.windowed) = (plan.of(false).0, plan.of(true).0);
     (anatomy.full_cache, anatomy.window_cache) = (full.cache(), windowed.cache());
-    of.model.window = of.fields.whole(&layers::WINDOW)?;
+    of.model.window = of.fields.whole(layers::WINDOW)?;
     Ok(())
 }
 
@@ -85,14 +85,14 @@ fn attention(of: &mut Reader<'_>, plan: &Plan, full: Heads, windowed: Heads) -> 
 fn of_each_layer(of: &mut Reader<'_>) -> Result<(), ConfigError> {
     let fields = of.fields;
     let key = "hidden_size_per_layer_input";
-    let width = fields.whole(&[key])?.unwrap_or(256);
+    let width = fields.whole(key)?.unwrap_or(256);
     if width == 0 {
         return Ok(());
     }
     if width > 1_000_000 {
         return Err(fields.bad(key, "0 to 1000000"));
     }
-    let rows = fields.size(&["vocab_size_per_layer_input"], Some(262_144))?;
+    let rows = fields.size("vocab_size_per_layer_input", Some(262_144))?;
     let (h, p, layers) = (of.h(), wide(width), of.model.layers);
     of.part("embedding of a layer", wide(rows) * p, layers)?;
     of.part("input of a layer", h * p + 2 * h * p + h, layers)?;
@@ -122,8 +122,8 @@ pub(super) fn gemma3n(of: &mut Reader<'_>) -> Result<(), ConfigError> {
     }
     of.model.ffn = widths.iter().copied().max().unwrap_or(1);
     of.model.anatomy.plain = number;
-    let inputs = wide(fields.size(&["altup_num_inputs"], Some(4))?);
-    let rank = wide(fields.size(&["laurel_rank"], Some(64))?);
+    let inputs = wide(fields.size("altup_num_inputs", Some(4))?);
+    let rank = wide(fields.size("laurel_rank", Some(64))?);
     let h = of.h();
     let scale = match fields.flag("altup_correct_scale")? {
         Some(false) => 0,
@@ -147,7 +147,7 @@ pub(super) fn gemma4(of: &mut Reader<'_>) -> Result<(), ConfigError> {
     let windowed = heads(of)?;
     let full = wider(fields, windowed)?;
     attention(of, &plan, full, windowed)?;
-    of.model.ffn = fields.size(&["intermediate_size"], Some(9216))?;
+    of.model.ffn = fields.size("intermediate_size", Some(9216))?;
     let double = fields.flag("use_double_wide_mlp")? == Some(true);
     let taking = if double { plan.shared as u64 } else { 0 };
     let mlp = of.model.mlp_params(of.model.ffn);
@@ -161,9 +161,9 @@ pub(super) fn gemma4(of: &mut Reader<'_>) -> Result<(), ConfigError> {
         return Ok(());
     }
     let experts = Experts {
-        count: fields.size(&["num_experts"], None)?,
-        per_token: fields.need(&["top_k_experts"])?,
-        ffn: fields.size(&["moe_intermediate_size", "expert_intermediate_size"], None)?,
+        count: fields.size("num_experts", None)?,
+        per_token: fields.need("top_k_experts")?,
+        ffn: fields.size("moe_intermediate_size expert_intermediate_size", None)?,
         shared_ffn: 0,
     };
     of.part("norms and biases of experts", 4 * h + wide(experts.count), number)?;
@@ -174,8 +174,8 @@ pub(super) fn gemma4(of: &mut Reader<'_>) -> Result<(), ConfigError> {
 fn wider(fields: &Fields, windowed: Heads) -> Result<Heads, ConfigError> {
     let alike = fields.flag("attention_k_eq_v")? == Some(true);
     let heads = |fields: &Fields, width: &'static str, keys: &'static str| {
-        let keys = fields.size(&[keys], Some(windowed.keys))?;
-        let width = fields.size(&[width], Some(512))?;
+        let keys = fields.size(keys, Some(windowed.keys))?;
+        let width = fields.size(width, Some(512))?;
         if keys > 10_000 || width > 10_000 {
             return Err(fields.bad("global_head_dim", "at most 10000"));
         }

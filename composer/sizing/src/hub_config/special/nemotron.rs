@@ -19,21 +19,21 @@ pub(super) fn read(of: &mut Reader<'_>) -> Result<(), ConfigError> {
     };
     of.attention(full)?;
     of.part("norms", of.h(), of.model.layers)?;
-    of.model.ffn = fields.size(&["intermediate_size"], Some(21_504))?;
+    of.model.ffn = fields.size("intermediate_size", Some(21_504))?;
     of.plain(plain)?;
     if sparse == 0 {
         return Ok(());
     }
     let experts = Experts {
-        count: fields.size(&["n_routed_experts"], Some(8))?,
-        per_token: fields.whole(&["num_experts_per_tok"])?.unwrap_or(2),
-        ffn: fields.size(&["moe_intermediate_size"], Some(7688))?,
-        shared_ffn: fields.size(&["moe_shared_expert_intermediate_size"], Some(7688))?,
+        count: fields.size("n_routed_experts", Some(8))?,
+        per_token: fields.whole("num_experts_per_tok")?.unwrap_or(2),
+        ffn: fields.size("moe_intermediate_size", Some(7688))?,
+        shared_ffn: fields.size("moe_shared_expert_intermediate_size", Some(7688))?,
     };
     let mut each = of.model.expert_matrices(experts);
     // They may work at a width of their own, between two matrices.
     if fields.get("moe_latent_size").is_some() {
-        let (h, narrow) = (of.h(), wide(fields.size(&["moe_latent_size"], None)?));
+        let (h, narrow) = (of.h(), wide(fields.size("moe_latent_size", None)?));
         let biases = if of.model.features.mlp_biases {
             narrow + h
         } else {
@@ -48,7 +48,7 @@ pub(super) fn read(of: &mut Reader<'_>) -> Result<(), ConfigError> {
 /// State spaces, attention, MLPs and experts, by the list or by the pattern of letters.
 pub(super) fn layers(fields: &Fields) -> Result<[u64; 4], ConfigError> {
     let kinds = [layers::STATE, layers::FULL, &["mlp"], &["moe"]];
-    if let Some(found) = layers::listed(fields, &layers::LISTS, &kinds)? {
+    if let Some(found) = layers::listed(fields, layers::LISTS, &kinds)? {
         let numbers = layers::tally(&found, 4);
         return Ok([numbers[0], numbers[1], numbers[2], numbers[3]]);
     }

@@ -6,7 +6,7 @@ use crate::linear::{Linear, Mixer};
 
 pub(super) fn xlstm(of: &mut Reader<'_>) -> Result<(), ConfigError> {
     let (fields, number, hidden) = (of.fields, of.model.layers, of.model.hidden);
-    let heads = fields.size(&["num_heads"], Some(8))?;
+    let heads = fields.size("num_heads", Some(8))?;
     let key = (fields.factor("qk_dim_factor", 0.5)? * hidden as f64) as u64;
     let value = (fields.factor("v_dim_factor", 1.0)? * hidden as f64) as u64;
     if heads > 10_000 || key < heads || value < heads || key.max(value) > 1_000_000 {
@@ -18,7 +18,7 @@ pub(super) fn xlstm(of: &mut Reader<'_>) -> Result<(), ConfigError> {
     let gates = 2 * (h * wide_heads + wide_heads);
     of.part("matrix memory", matrices + gates + wide(value), number)?;
     of.part("norms", 2 * h, number)?;
-    let block = fields.size(&["ffn_round_up_to_multiple_of"], Some(64))?;
+    let block = fields.size("ffn_round_up_to_multiple_of", Some(64))?;
     let stated = fields.factor("ffn_proj_factor", 2.667)? * hidden as f64;
     of.model.ffn = ((stated + (block - 1) as f64) / block as f64).floor() as u64 * block;
     of.model.anatomy.with_state = number;

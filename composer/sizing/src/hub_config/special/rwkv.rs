@@ -17,17 +17,17 @@ fn channel_mixing(of: &mut Reader<'_>, params: u128) -> Result<(), ConfigError> 
 /// The fourth RWKV: for each channel two sums and the greatest exponent so far, and the last token of each part.
 pub(super) fn fourth(of: &mut Reader<'_>) -> Result<(), ConfigError> {
     let (fields, number, hidden) = (of.fields, of.model.layers, of.model.hidden);
-    let inner = fields.size(&["attention_hidden_size"], Some(hidden))?;
+    let inner = fields.size("attention_hidden_size", Some(hidden))?;
     if inner > 100_000 {
         return Err(fields.bad("attention_hidden_size", "at most 100000"));
     }
     let (h, a) = (of.h(), wide(inner));
     // Decay and bonus of each channel, and how the last token is mixed in.
     of.part("time mixing", 4 * h * a + 2 * a + 3 * h, number)?;
-    of.model.ffn = fields.size(&["intermediate_size"], Some(4 * hidden))?;
+    of.model.ffn = fields.size("intermediate_size", Some(4 * hidden))?;
     let f = wide(of.model.ffn);
     (of.model.heads, of.model.kv_heads) = (inner.min(10_000), inner.min(10_000));
-    of.model.context = fields.whole(&["context_length", "max_position_embeddings"])?;
+    of.model.context = fields.whole("context_length max_position_embeddings")?;
     of.model.linear = Some(Linear {
         key_dim: 3,
         ..states::channels(Mixer::Rwkv, inner, 2, 4)
@@ -39,19 +39,19 @@ pub(super) fn fourth(of: &mut Reader<'_>) -> Result<(), ConfigError> {
 fn later(of: &mut Reader<'_>, parts: [f64; 2], ratio: f64) -> Result<[u64; 3], ConfigError> {
     let (fields, hidden) = (of.fields, of.model.hidden);
     let [key, value] = parts.map(|part| (part * hidden as f64) as u64);
-    let heads = match fields.named(&["head_dim"]) {
+    let heads = match fields.named("head_dim") {
         // It counts more than their number.
-        Some(_) => key / fields.size(&["head_dim"], None)?,
-        None => fields.size(&["num_heads"], None)?,
+        Some(_) => key / fields.size("head_dim", None)?,
+        None => fields.size("num_heads", None)?,
     };
     let divides = |width: u64| heads > 0 && width > 0 && width.is_multiple_of(heads);
     if !divides(key) || !divides(value) || heads > 10_000 || key.max(value) > 1_000_000 {
-        let name = fields.named(&["head_dim", "num_heads"]).unwrap_or("num_heads");
+        let name = fields.named("head_dim num_heads").unwrap_or("num_heads");
         let allowed = format!("a number or a width that divides {key} and {value}");
         return Err(fields.bad(name, &allowed));
     }
     let usual = (fields.factor("hidden_ratio", ratio)? * hidden as f64) as u64;
-    of.model.ffn = fields.size(&["intermediate_size"], Some(usual.div_ceil(32) * 32))?;
+    of.model.ffn = fields.size("intermediate_size", Some(usual.div_ceil(32) * 32))?;
     (of.model.heads, of.model.kv_heads, of.model.head_dim) = (heads, heads, value / heads);
     of.model.linear = Some(Linear {
         mixer: Mixer::Rwkv,
@@ -71,8 +71,8 @@ pub(super) fn sixth(of: &mut Reader<'_>) -> Result<(), ConfigError> {
     let fields = of.fields;
     let parts = [fields.factor("expand_k", 0.5)?, fields.factor("expand_v", 1.0)?];
     let [_, key, value] = later(of, parts, 3.5)?;
-    let mixed = wide(fields.size(&["proj_low_rank_dim"], Some(32))?);
-    let gate = wide(fields.size(&["gate_low_rank_dim"], Some(64))?);
+    let mixed = wide(fields.size("proj_low_rank_dim", Some(32))?);
+    let gate = wide(fields.size("gate_low_rank_dim", Some(64))?);
     let (h, k, v, f) = (of.h(), wide(key), wide(value), wide(of.model.ffn));
     // Five ways of mixing, from and to narrow matrices.
     let mixing = 6 * h + 2 * 5 * mixed * h;
@@ -99,7 +99,7 @@ pub(super) fn seventh(of: &mut Reader<'_>) -> Result<(), ConfigError> {
     let factor = key as f64 / heads as f64 / 64.0;
     let narrow = |name: &'static str, usual: f64| -> Result<u128, ConfigError> {
         let usual = ((usual * root / 32.0).round() as u64 * 32).max(32);
-        fields.size(&[name], Some(usual)).map(wide)
+        fields.size(name, Some(usual)).map(wide)
     };
     let decay = narrow("decay_low_rank_dim", 2.5 * factor)?;
     let rate = narrow("a_low_rank_dim", 2.5 * factor)?;

@@ -25,14 +25,14 @@ struct Compressed {
 /// layer has several streams, mixed before and after its parts, and experts.
 pub(super) fn deepseek_v4(of: &mut Reader<'_>) -> Result<(), ConfigError> {
     let (fields, number) = (of.fields, of.model.layers);
-    of.model.heads = fields.size(&crate::hub_config::HEADS, None)?;
-    of.model.head_dim = fields.size(&["head_dim"], Some(512))?;
+    of.model.heads = fields.size(crate::hub_config::HEADS, None)?;
+    of.model.head_dim = fields.size("head_dim", Some(512))?;
     of.within_heads("head_dim")?;
     let compressed = compressed(fields, number)?;
     attention(of, &compressed)?;
     caches(of, &compressed)?;
     let h = of.h();
-    let streams = wide(fields.size(&["hc_mult"], Some(4))?);
+    let streams = wide(fields.size("hc_mult", Some(4))?);
     let mixes = streams * (2 + streams);
     of.part("mixing of streams", mixes * streams * h + mixes + 3, 2 * number)?;
     of.part("streams of the head", streams * streams * h + streams + 1, 1)?;
@@ -44,15 +44,15 @@ fn compressed(fields: &Fields, number: u64) -> Result<Compressed, ConfigError> {
     let (heavy, sparse) = compressed_layers(fields, number)?;
     let rates = fields.inner("compress_rates")?;
     let rate = |key: &'static str, usual: u64| match &rates {
-        Some(rates) => rates.size(&[key], Some(usual)),
+        Some(rates) => rates.size(key, Some(usual)),
         None => Ok(usual),
     };
     Ok(Compressed {
         heavy,
         sparse,
-        query_rank: fields.size(&["q_lora_rank"], Some(1024))?,
-        index_heads: fields.size(&["index_n_heads"], Some(64))?,
-        index_width: fields.size(&["index_head_dim"], Some(128))?,
+        query_rank: fields.size("q_lora_rank", Some(1024))?,
+        index_heads: fields.size("index_n_heads", Some(64))?,
+        index_width: fields.size("index_head_dim", Some(128))?,
         sparse_rate: rate("compressed_sparse_attention", SPARSE_RATE)?,
         heavy_rate: rate("heavily_compressed_attention", HEAVY_RATE)?,
     })
@@ -65,7 +65,7 @@ fn compressed_layers(fields: &Fields, number: u64) -> Result<(u64, u64), ConfigE
         &["compressed_sparse_attention"],
         layers::WINDOWED,
     ];
-    if let Some(found) = layers::listed_of(fields, &layers::LISTS, &kinds, number)? {
+    if let Some(found) = layers::listed_of(fields, layers::LISTS, &kinds, number)? {
         return Ok((found[0], found[1]));
     }
     let Some(rates) = fields.get("compress_ratios") else {
@@ -86,8 +86,8 @@ fn compressed_layers(fields: &Fields, number: u64) -> Result<(u64, u64), ConfigE
 }
 
 fn attention(of: &mut Reader<'_>, parts: &Compressed) -> Result<(), ConfigError> {
-    let groups = wide(of.fields.size(&["o_groups"], Some(8))?);
-    let out_rank = wide(of.fields.size(&["o_lora_rank"], Some(1024))?);
+    let groups = wide(of.fields.size("o_groups", Some(8))?);
+    let out_rank = wide(of.fields.size("o_lora_rank", Some(1024))?);
     let [d, rank, index_heads, index, sparse_rate, heavy_rate] = [
         of.model.head_dim,
         parts.query_rank,
@@ -122,7 +122,7 @@ fn caches(of: &mut Reader<'_>, parts: &Compressed) -> Result<(), ConfigError> {
     (anatomy.attending, anatomy.full, anatomy.windowed) = (number, full, number);
     (anatomy.full_cache, anatomy.window_cache) = (one(mean.max(1)), one(width));
     anatomy.partial = partial(parts);
-    of.model.window = Some(of.fields.whole(&layers::WINDOW)?.unwrap_or(128));
+    of.model.window = Some(of.fields.whole(layers::WINDOW)?.unwrap_or(128));
     Ok(())
 }
 
@@ -142,7 +142,7 @@ pub(super) fn minimax_m3(of: &mut Reader<'_>) -> Result<(), ConfigError> {
     of.heads()?;
     let own = fields.inner("sparse_attention_config")?;
     let kinds: [&[&str]; 2] = [&["minimax_m3_sparse"], layers::FULL];
-    let listed = layers::listed_of(fields, &layers::LISTS, &kinds, number)?.map(|of| of[0]);
+    let listed = layers::listed_of(fields, layers::LISTS, &kinds, number)?.map(|of| of[0]);
     let sparse = match (listed, &own) {
         (Some(sparse), _) => Some(sparse),
         (None, Some(own)) => layers::numbered(own, "sparse_attention_freq", number)?,
@@ -150,8 +150,8 @@ pub(super) fn minimax_m3(of: &mut Reader<'_>) -> Result<(), ConfigError> {
     };
     let sparse = sparse.unwrap_or(0);
     let index = |key: &'static str, legacy: &'static str, usual: u64| match &own {
-        Some(own) if own.get(legacy).is_some() => own.size(&[legacy], None),
-        _ => fields.size(&[key], Some(usual)),
+        Some(own) if own.get(legacy).is_some() => own.size(legacy, None),
+        _ => fields.size(key, Some(usual)),
     };
     let heads = wide(index("index_n_heads", "sparse_num_index_heads", 4)?);
     let width = index("index_head_dim", "sparse_index_dim", 128)?;

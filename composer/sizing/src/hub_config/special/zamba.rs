@@ -10,7 +10,7 @@ use crate::linear::Linear;
 /// In how many layers the list has the shared block; None without a list.
 fn listed(fields: &Fields, number: u64) -> Result<Option<u64>, ConfigError> {
     let kinds: [&[&str]; 2] = [&["hybrid"], layers::STATE];
-    let numbers = layers::listed_of(fields, &layers::LISTS, &kinds, number)?;
+    let numbers = layers::listed_of(fields, layers::LISTS, &kinds, number)?;
     Ok(numbers.map(|of| of[0]))
 }
 
@@ -24,9 +24,7 @@ fn mixed(of: &mut Reader<'_>, params: u128, linear: Linear, hybrids: u64) -> Res
     (anatomy.attending, anatomy.full, anatomy.plain) = (hybrids, hybrids, hybrids);
     anatomy.with_state = number;
     of.model.linear = Some(linear);
-    of.model.ffn = of
-        .fields
-        .size(&["intermediate_size"], Some(4 * of.model.hidden))?;
+    of.model.ffn = of.fields.size("intermediate_size", Some(4 * of.model.hidden))?;
     Ok(())
 }
 
@@ -38,8 +36,8 @@ pub(super) fn zamba2(of: &mut Reader<'_>) -> Result<(), ConfigError> {
     };
     // Attention works on the layer's input beside the model's.
     let double = 2 * of.model.hidden;
-    of.model.heads = fields.size(&HEADS, None)?;
-    of.model.kv_heads = fields.size(&["num_key_value_heads"], Some(of.model.heads))?;
+    of.model.heads = fields.size(HEADS, None)?;
+    of.model.kv_heads = fields.size("num_key_value_heads", Some(of.model.heads))?;
     if !double.is_multiple_of(of.model.heads) {
         let allowed = format!("a divisor of twice the width, {double}");
         return Err(fields.bad("num_attention_heads", &allowed));
@@ -51,10 +49,10 @@ pub(super) fn zamba2(of: &mut Reader<'_>) -> Result<(), ConfigError> {
     mixed(of, mixer.params(of.h()), linear, hybrids)?;
 
     let (h, f, wide_h) = (of.h(), wide(of.model.ffn), wide(double));
-    let blocks = fields.size(&["num_mem_blocks"], Some(1))?.min(hybrids);
+    let blocks = fields.size("num_mem_blocks", Some(1))?.min(hybrids);
     let attention = 3 * wide_h * wide_h + wide_h * h;
     of.part("shared block", attention + 3 * h * f + wide_h + h, blocks)?;
-    let rank = wide(fields.size(&["adapter_rank"], Some(128))?);
+    let rank = wide(fields.size("adapter_rank", Some(128))?);
     of.part("adapter of an MLP", rank * h + 2 * f * rank, hybrids)?;
     if fields.flag("use_shared_attention_adapter")? == Some(true) {
         of.part("adapters of attention", 3 * 2 * rank * wide_h, hybrids)?;
@@ -74,14 +72,14 @@ pub(super) fn zamba(of: &mut Reader<'_>) -> Result<(), ConfigError> {
             after + u64::from(number > 2)
         }
     };
-    let double = fields.size(&["attention_hidden_size"], Some(2 * of.model.hidden))?;
-    of.model.heads = fields.size(&HEADS, None)?;
-    of.model.kv_heads = fields.size(&["num_key_value_heads"], Some(of.model.heads))?;
+    let double = fields.size("attention_hidden_size", Some(2 * of.model.hidden))?;
+    of.model.heads = fields.size(HEADS, None)?;
+    of.model.kv_heads = fields.size("num_key_value_heads", Some(of.model.heads))?;
     let usual = (double / of.model.heads).max(1);
-    of.model.head_dim = fields.size(&["attention_head_dim"], Some(usual))?;
+    of.model.head_dim = fields.size("attention_head_dim", Some(usual))?;
     of.within_heads("num_attention_heads")?;
     let mamba = Mamba::read(of, &PREFIXED)?;
-    let heads = fields.size(&["n_mamba_heads"], Some(2))?;
+    let heads = fields.size("n_mamba_heads", Some(2))?;
     if !mamba.inner.is_multiple_of(heads) {
         let allowed = format!("a divisor of the state space's width, {}", mamba.inner);
         return Err(fields.bad("n_mamba_heads", &allowed));

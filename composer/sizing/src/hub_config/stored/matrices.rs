@@ -6,75 +6,30 @@ use crate::model::{Model, StoredParts};
 
 /// A matrix of several layers, with its names in checkpoints.
 struct Matrix {
-    names: &'static [&'static str],
+    names: &'static str,
     params: f64,
     times: u64,
     routed: bool,
 }
 
-const QUERY: &[&str] = &["self_attn.q_proj", "self_attn.qkv_proj", "mixer.q_proj"];
-const KEY: &[&str] = &["self_attn.k_proj", "self_attn.qkv_proj", "mixer.k_proj"];
-const VALUE: &[&str] = &["self_attn.v_proj", "self_attn.qkv_proj", "mixer.v_proj"];
-const OUT: &[&str] = &[
-    "self_attn.o_proj",
-    "self_attn.out_proj",
-    "self_attn.dense",
-    "mixer.o_proj",
-];
-const GATE: &[&str] = &[
-    "mlp.gate_proj",
-    "mlp.gate_up_proj",
-    "feed_forward.gate_proj",
-    "feed_forward.w1",
-];
-const UP: &[&str] = &[
-    "mlp.up_proj",
-    "mlp.gate_up_proj",
-    "feed_forward.up_proj",
-    "feed_forward.w3",
-    "mixer.up_proj",
-    "mlp.fc1",
-    "mlp.dense_h_to_4h",
-];
-const DOWN: &[&str] = &[
-    "mlp.down_proj",
-    "feed_forward.down_proj",
-    "feed_forward.w2",
-    "mixer.down_proj",
-    "mlp.fc2",
-    "mlp.dense_4h_to_h",
-];
-const SHARED: &[&str] = &[
-    "mlp.shared_experts.up_proj",
-    "mlp.shared_expert.up_proj",
-    "mlp.shared_mlp.up_proj",
-    "feed_forward.shared_expert.up_proj",
-    "mixer.shared_experts.up_proj",
-    "ffn.shared_experts.w1",
-    "shared_mlp.input_linear",
-];
-const ROUTED: &[&str] = &[
-    "mlp.experts.0.up_proj",
-    "mlp.experts.gate_up_proj",
-    "feed_forward.experts.0.up_proj",
-    "feed_forward.experts.gate_up_proj",
-    "block_sparse_moe.experts.0.w1",
-    "mixer.experts.0.up_proj",
-    "ffn.experts.0.w1",
-];
-const STATE_IN: &[&str] = &[
-    "linear_attn.in_proj_qkvz",
-    "linear_attn.in_proj_qkv",
-    "mixer.in_proj",
-    "mamba.in_proj",
-    "conv.in_proj",
-];
-const STATE_OUT: &[&str] = &[
-    "linear_attn.out_proj",
-    "mixer.out_proj",
-    "mamba.out_proj",
-    "conv.out_proj",
-];
+const QUERY: &str = "self_attn.q_proj self_attn.qkv_proj mixer.q_proj";
+const KEY: &str = "self_attn.k_proj self_attn.qkv_proj mixer.k_proj";
+const VALUE: &str = "self_attn.v_proj self_attn.qkv_proj mixer.v_proj";
+const OUT: &str = "self_attn.o_proj self_attn.out_proj self_attn.dense mixer.o_proj";
+const GATE: &str = "mlp.gate_proj mlp.gate_up_proj feed_forward.gate_proj feed_forward.w1";
+const UP: &str = "mlp.up_proj mlp.gate_up_proj feed_forward.up_proj feed_forward.w3 mixer.up_proj mlp.fc1 \
+    mlp.dense_h_to_4h";
+const DOWN: &str =
+    "mlp.down_proj feed_forward.down_proj feed_forward.w2 mixer.down_proj mlp.fc2 mlp.dense_4h_to_h";
+const SHARED: &str = "mlp.shared_experts.up_proj mlp.shared_expert.up_proj mlp.shared_mlp.up_proj \
+    feed_forward.shared_expert.up_proj mixer.shared_experts.up_proj ffn.shared_experts.w1 \
+    shared_mlp.input_linear";
+const ROUTED: &str = "mlp.experts.0.up_proj mlp.experts.gate_up_proj feed_forward.experts.0.up_proj \
+    feed_forward.experts.gate_up_proj block_sparse_moe.experts.0.w1 mixer.experts.0.up_proj \
+    ffn.experts.0.w1";
+const STATE_IN: &str =
+    "linear_attn.in_proj_qkvz linear_attn.in_proj_qkv mixer.in_proj mamba.in_proj conv.in_proj";
+const STATE_OUT: &str = "linear_attn.out_proj mixer.out_proj mamba.out_proj conv.out_proj";
 
 /// Parts that are no matrices, or never quantised.
 const OTHERS: [&str; 8] = [
@@ -98,7 +53,7 @@ pub(super) struct Found {
 
 /// Mean bytes of a parameter, from each matrix of each layer; norms and routers, among others, stay in 16 bits. None
 /// without parameters beside the embeddings.
-pub(super) fn parts(model: &Model, stored: impl Fn(u64, &[&str], bool) -> Found) -> Option<StoredParts> {
+pub(super) fn parts(model: &Model, stored: impl Fn(u64, &str, bool) -> Found) -> Option<StoredParts> {
     let routed = model.routed();
     let embeddings = model.embedding() + model.looked_up();
     let beside = model.params.checked_sub(embeddings)?.checked_sub(routed)?;
@@ -131,7 +86,7 @@ fn count(times: u64) -> usize {
 
 fn matrices(model: &Model) -> Vec<Matrix> {
     let mut all = Vec::new();
-    let mut add = |names: &'static [&'static str], params: f64, times: u64, routed: bool| {
+    let mut add = |names: &'static str, params: f64, times: u64, routed: bool| {
         if params > 0.0 && times > 0 {
             all.push(Matrix {
                 names,
@@ -173,7 +128,7 @@ fn matrices(model: &Model) -> Vec<Matrix> {
                 add(OUT, of(q), times, false);
             }
             name if name.contains("MLP") => {
-                let matrices: &[&[&str]] = match model.features.mlp {
+                let matrices: &[&str] = match model.features.mlp {
                     Mlp::Gated => &[GATE, UP, DOWN],
                     _ => &[UP, DOWN],
                 };
@@ -182,19 +137,14 @@ fn matrices(model: &Model) -> Vec<Matrix> {
                 }
             }
             // Matrices without known names.
-            _ => add(&[], whole, times, false),
+            _ => add("", whole, times, false),
         }
     }
     all
 }
 
 /// The matrices of an indexer, but for the weights of its heads.
-fn indexer(
-    model: &Model,
-    whole: f64,
-    times: u64,
-    add: &mut impl FnMut(&'static [&'static str], f64, u64, bool),
-) {
+fn indexer(model: &Model, whole: f64, times: u64, add: &mut impl FnMut(&'static str, f64, u64, bool)) {
     let Some(latent) = model.latent else { return };
     let [h, heads, width, rank] = [
         model.hidden,
@@ -204,20 +154,15 @@ fn indexer(
     ]
     .map(|width| width as f64);
     add(
-        &["self_attn.indexer.wq_b"],
+        "self_attn.indexer.wq_b",
         (heads * width * rank).min(whole),
         times,
         false,
     );
-    add(&["self_attn.indexer.wk"], (h * width).min(whole), times, false);
+    add("self_attn.indexer.wk", (h * width).min(whole), times, false);
 }
 
-fn latent(
-    model: &Model,
-    whole: f64,
-    times: u64,
-    add: &mut impl FnMut(&'static [&'static str], f64, u64, bool),
-) {
+fn latent(model: &Model, whole: f64, times: u64, add: &mut impl FnMut(&'static str, f64, u64, bool)) {
     let Some(latent) = model.latent else { return };
     let [h, heads, kv, q, rope, nope, value] = [
         model.hidden,
@@ -230,14 +175,14 @@ fn latent(
     ]
     .map(|width| width as f64);
     let made = if q > 0.0 { q } else { h };
-    let parts: [(&'static [&'static str], f64); 5] = [
-        (&["self_attn.q_a_proj"], h * q),
+    let parts: [(&'static str, f64); 5] = [
+        ("self_attn.q_a_proj", h * q),
         (
-            &["self_attn.q_b_proj", "self_attn.q_proj"],
+            "self_attn.q_b_proj self_attn.q_proj",
             made * heads * (nope + rope),
         ),
-        (&["self_attn.kv_a_proj_with_mqa"], h * (kv + rope)),
-        (&["self_attn.kv_b_proj"], kv * heads * (nope + value)),
+        ("self_attn.kv_a_proj_with_mqa", h * (kv + rope)),
+        ("self_attn.kv_b_proj", kv * heads * (nope + value)),
         (OUT, heads * value * h),
     ];
     let sum: f64 = parts.iter().map(|(_, params)| params).sum();

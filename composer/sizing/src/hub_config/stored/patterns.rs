@@ -112,9 +112,9 @@ fn is_globbed(parts: &[String], name: &str) -> bool {
 
 impl Patterns {
     /// From lists under these keys.
-    pub fn of(fields: &Fields, lists: &[&str]) -> Result<Patterns, ConfigError> {
+    pub fn of(fields: &Fields, lists: &str) -> Result<Patterns, ConfigError> {
         let mut patterns = Patterns::default();
-        for key in lists {
+        for key in lists.split(' ') {
             let Some(listed) = fields.get(key) else { continue };
             let allowed = "a list of names of modules";
             let listed = listed.as_array().ok_or_else(|| fields.bad(key, allowed))?;
