@@ -29,7 +29,6 @@ impl Adapters {
         stated as f64 / one.count(model).max(1) as f64
     }
 
-    /// Trained parameters.
     pub fn count(&self, model: &Model) -> u64 {
         let (dense, experts) = self.counts(model);
         dense.saturating_add(experts)

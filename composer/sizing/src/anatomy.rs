@@ -69,7 +69,6 @@ impl Anatomy {
         })
     }
 
-    /// Its numbers of layers by their names.
     pub(crate) fn layers(&self) -> [(&'static str, u64); 6] {
         [
             ("anatomy.attending", self.attending),

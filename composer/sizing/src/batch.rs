@@ -101,7 +101,6 @@ pub(crate) struct Case {
     pub parallel: Parallel,
 }
 
-/// What a row is called.
 pub(crate) fn id(row: &Row<'_>) -> String {
     let line = || format!("line {}", row.line);
     row.get("id").map_or_else(line, str::to_owned)
@@ -297,7 +296,6 @@ fn setting<'a>(row: &'a Row<'_>, column: &str) -> Option<&'a str> {
         .or_else(|| row.get(column))
 }
 
-/// One GPU where nothing else is said.
 fn layout(row: &Row<'_>) -> Result<Parallel, SizingError> {
     let width = |column: &str| Ok::<u64, SizingError>(number(row, column)?.unwrap_or(1));
     Ok(Parallel {
@@ -327,7 +325,7 @@ fn model(row: &Row<'_>) -> Result<Model, SizingError> {
     };
     let heads = required(row, "heads")?;
     let hidden = required(row, "hidden")?;
-    let model = Model {
+    let mut model = Model {
         params: required(row, "params")?,
         layers: required(row, "layers")?,
         hidden,
@@ -356,7 +354,7 @@ fn model(row: &Row<'_>) -> Result<Model, SizingError> {
     if let Some(known) = known(&model) {
         return Ok(known);
     }
-    let mut model = experts(row, linear(row, latent(row, model)?)?)?;
+    stated_parts(row, &mut model)?;
     let named = match mlp {
         // GPT-2 alone computes it so.
         Mlp::GeluNew => hub_config::features_of("gpt2"),
@@ -430,67 +428,41 @@ fn computed(features: Features, mlp: Mlp) -> Features {
     Features { mlp, ..features }
 }
 
-/// Latent attention that the table states.
-fn latent(row: &Row<'_>, model: Model) -> Result<Model, SizingError> {
-    let Some(kv_lora_rank) = number(row, "kv_lora_rank")? else {
-        return Ok(model);
-    };
-    let latent = Some(Latent {
-        kv_lora_rank,
-        rope_dim: required(row, "rope_dim")?,
-        q_lora_rank: number(row, "q_lora_rank")?.unwrap_or(0),
-        nope_dim: required(row, "nope_dim")?,
-        value_dim: required(row, "value_dim")?,
-        index_heads: 0,
-        index_dim: 0,
-    });
-    let features = Features {
-        weighs_in_fp32: true,
-        ..model.features
-    };
-    let model = Model {
-        latent,
-        features,
-        ..model
-    };
-    model.check()?;
-    Ok(model)
-}
-
-/// Linear attention that the table states.
-fn linear(row: &Row<'_>, model: Model) -> Result<Model, SizingError> {
-    if number(row, "linear_full_layers")?.is_none() {
-        return Ok(model);
+/// Latent attention, linear attention and experts that the table states.
+fn stated_parts(row: &Row<'_>, model: &mut Model) -> Result<(), SizingError> {
+    if let Some(kv_lora_rank) = number(row, "kv_lora_rank")? {
+        model.latent = Some(Latent {
+            kv_lora_rank,
+            rope_dim: required(row, "rope_dim")?,
+            q_lora_rank: number(row, "q_lora_rank")?.unwrap_or(0),
+            nope_dim: required(row, "nope_dim")?,
+            value_dim: required(row, "value_dim")?,
+            index_heads: 0,
+            index_dim: 0,
+        });
+        model.features.weighs_in_fp32 = true;
     }
-    let linear = Some(Linear {
-        mixer: Mixer::Delta,
-        key_heads: required(row, "linear_key_heads")?,
-        value_heads: required(row, "linear_value_heads")?,
-        key_dim: required(row, "linear_key_dim")?,
-        value_dim: required(row, "linear_value_dim")?,
-        kernel: required(row, "linear_kernel")?,
-        state_bytes: 4,
-    });
-    let model = Model { linear, ..model };
-    model.check()?;
-    Ok(model)
-}
-
-/// Experts that the table states.
-fn experts(row: &Row<'_>, model: Model) -> Result<Model, SizingError> {
-    let Some(count) = number(row, "experts")? else {
-        return Ok(model);
-    };
-    let ffn: u64 = required(row, "expert_ffn")?;
-    let experts = Some(Experts {
-        count,
-        per_token: required(row, "experts_per_token")?,
-        ffn,
-        shared_ffn: number(row, "shared_experts")?.unwrap_or(0).saturating_mul(ffn),
-    });
-    let model = Model { experts, ..model };
-    model.check()?;
-    Ok(model)
+    if number(row, "linear_full_layers")?.is_some() {
+        model.linear = Some(Linear {
+            mixer: Mixer::Delta,
+            key_heads: required(row, "linear_key_heads")?,
+            value_heads: required(row, "linear_value_heads")?,
+            key_dim: required(row, "linear_key_dim")?,
+            value_dim: required(row, "linear_value_dim")?,
+            kernel: required(row, "linear_kernel")?,
+            state_bytes: 4,
+        });
+    }
+    if let Some(count) = number(row, "experts")? {
+        let ffn: u64 = required(row, "expert_ffn")?;
+        model.experts = Some(Experts {
+            count,
+            per_token: required(row, "experts_per_token")?,
+            ffn,
+            shared_ffn: number(row, "shared_experts")?.unwrap_or(0).saturating_mul(ffn),
+        });
+    }
+    Ok(model.check()?)
 }
 
 fn serving(row: &Row<'_>) -> Result<Inference, SizingError> {
@@ -554,7 +526,6 @@ fn missing(column: &str) -> SizingError {
     SizingError::bad(column, "empty", "a value")
 }
 
-/// A value that has a name.
 fn named<T: FromStr<Err = SizingError>>(row: &Row<'_>, column: &str) -> Result<Option<T>, SizingError> {
     setting(row, column).map(str::parse).transpose()
 }

@@ -164,7 +164,6 @@ pub fn calibrate(csv: &str) -> Result<Calibrated, CsvError> {
 }
 
 impl Correction {
-    /// Whether it is within the limits.
     fn check(&self) -> Result<(), String> {
         let (least, most, safe_most) = self.constant.limits();
         let Level { middle, safe } = self.change;
@@ -222,7 +221,6 @@ impl Calibration {
         Ok(calibration)
     }
 
-    /// The file's text.
     pub fn to_json(&self) -> Result<String, DataError> {
         let text = serde_json::to_string_pretty(self);
         text.map(|text| text + "\n")
@@ -233,7 +231,6 @@ impl Calibration {
         self.corrections.is_empty()
     }
 
-    /// What a correction did, and where it is from.
     fn told(&self, correction: &Correction) -> String {
         let file = self.file.as_ref();
         let from = file.map_or_else(String::new, |file| format!(", in {file}"));
@@ -279,7 +276,6 @@ impl Calibration {
         Bytes::from_gib(self.overhead(software, gpus, level).safe)
     }
 
-    /// An estimate with its corrections.
     pub(crate) fn corrected(&self, mut estimate: Estimate, software: &str, gpus: u64) -> Estimate {
         if self.is_empty() {
             return estimate;

@@ -73,7 +73,6 @@ impl Entry {
 }
 
 impl Catalogue {
-    /// The models that come with Poolwright.
     pub fn builtin() -> &'static Catalogue {
         static CATALOGUE: LazyLock<Catalogue> = LazyLock::new(|| {
             Catalogue::named(&BUILTIN)
@@ -150,7 +149,6 @@ impl Catalogue {
         }
     }
 
-    /// The names most like `text`, at most three.
     fn suggest(&self, text: &str) -> Vec<String> {
         let wanted = normal(text);
         let mut near: Vec<(usize, &str)> = Vec::new();

@@ -43,7 +43,6 @@ impl Row<'_> {
     }
 }
 
-/// Calls `each` with every row under the header.
 pub fn read(text: &str, mut each: impl FnMut(&Row<'_>)) -> Result<(), CsvError> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let mut lines = text

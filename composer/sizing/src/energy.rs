@@ -5,7 +5,6 @@
 
 use serde::{Deserialize, Serialize};
 
-/// 365 days.
 const HOURS_A_YEAR: f64 = 8760.0;
 
 /// The share of the hours in the published figure.

@@ -120,7 +120,6 @@ pub struct Features {
 }
 
 impl Mlp {
-    /// Matrices.
     pub fn matrices(self) -> u64 {
         match self {
             Mlp::Gated => 3,
@@ -230,7 +229,6 @@ impl Model {
         biases + norms + sinks
     }
 
-    /// Weights of a norm of the stream.
     pub(crate) fn norm_params(&self) -> u128 {
         let h = wide(self.hidden);
         match self.features.norm {
@@ -250,7 +248,6 @@ impl Model {
         number * self.norm_params()
     }
 
-    /// An MLP of this width.
     pub(crate) fn mlp_params(&self, width: u64) -> u128 {
         let (h, f) = (wide(self.hidden), wide(width));
         let matrices = wide(self.features.mlp.matrices());
@@ -262,7 +259,6 @@ impl Model {
         matrices * h * f + biases
     }
 
-    /// The matrices of a routed expert.
     pub(crate) fn expert_matrices(&self, experts: Experts) -> u128 {
         wide(self.features.mlp.matrices()) * wide(self.hidden) * wide(experts.ffn)
     }

@@ -67,7 +67,6 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// The most GPUs of the kind that one set may have.
     fn most_gpus(self, offer: &Offer) -> u32 {
         let host = if self.spannable {
             u32::MAX
@@ -241,7 +240,6 @@ pub fn fit_calibrated(
     })
 }
 
-/// The sets of a kind, the best first.
 fn sets(memo: &mut Memo<'_>, offer: &Offer, limits: Limits) -> Result<Vec<Sketch>, SizingError> {
     let room = Room::of(offer, limits);
     let found = layouts::found(memo, room, limits)?;
@@ -249,7 +247,7 @@ fn sets(memo: &mut Memo<'_>, offer: &Offer, limits: Limits) -> Result<Vec<Sketch
         .into_iter()
         .filter_map(|found| Sketch::of(found, memo, offer, limits))
         .collect();
-    match memo.job() {
+    match memo.job {
         Job::Inference(_) => rank::order_serving(&mut sketches),
         Job::Training(_) => {
             sketches.retain(|sketch| sketch.fits_its_hosts(memo, limits));
@@ -259,7 +257,6 @@ fn sets(memo: &mut Memo<'_>, offer: &Offer, limits: Limits) -> Result<Vec<Sketch
     Ok(sketches)
 }
 
-/// Why no set of the kind was found.
 fn why_not(memo: &mut Memo<'_>, offer: &Offer, limits: Limits) -> Result<Shortfall, SizingError> {
     let most = limits.most_gpus(offer);
     if most == 0 {

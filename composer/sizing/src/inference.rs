@@ -11,7 +11,7 @@ mod server;
 
 use crate::constants::{Constants, Engine, Scope};
 use crate::error::SizingError;
-use crate::estimate::{Estimate, Term, WARNING, grouped, whole};
+use crate::estimate::{Estimate, Term, grouped, whole};
 use crate::job::{AllocatorMode, Inference, Job, MOST_REQUESTS, within};
 use crate::layer::is_replayable;
 use crate::linear::Mixer;
@@ -70,21 +70,11 @@ pub fn estimate(
 
     let mut notes: Vec<String> = model.assumptions().chain(vision_note(model)).collect();
     let tokens = job.prompt_tokens + job.generated_tokens;
-    if let Some(context) = model.context.filter(|c| tokens > *c) {
-        notes.push(format!(
-            "{WARNING} {tokens} tokens are more than the model's context of {context}"
-        ));
-    }
+    notes.extend(model.notes_of_use(tokens, layout.tensor));
     if model.linear.is_some() {
         notes.push(format!(
             "estimate: states of {}, counted from the shapes that engines give them",
             state_of(model)
-        ));
-    }
-    if model.latent.is_none() && layout.tensor > model.kv_heads {
-        notes.push(format!(
-            "{} key/value heads over {} GPUs: each is held by several",
-            model.kv_heads, layout.tensor
         ));
     }
     notes.extend(server::queue_note(job, engine, card));
@@ -227,7 +217,6 @@ fn engine(job: &Inference) -> Result<&'static Engine, SizingError> {
         .ok_or_else(|| SizingError::bad("engine", &job.engine, &serving.names().join(", ")))
 }
 
-/// Layers of the fullest pipeline stage.
 fn stage_layers(model: &Model, layout: Layout) -> u64 {
     model.layers.div_ceil(layout.pipeline)
 }

@@ -284,7 +284,6 @@ impl Training {
         }
     }
 
-    /// Settings that cannot both hold.
     fn refuse_contradictions(&self) -> Result<(), SizingError> {
         if self.offload == Offload::Parameters && self.sharding != Sharding::Weights {
             let allowed = format!("{} with offload {}", Sharding::Weights, self.offload);
@@ -315,7 +314,6 @@ pub enum Job {
 }
 
 impl Job {
-    /// The task with its usual settings.
     pub fn of(task: Task) -> Self {
         match task {
             Task::Infer => Job::Inference(Inference::default()),

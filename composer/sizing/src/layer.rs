@@ -90,7 +90,6 @@ impl Model {
         self.order().filter_map(of).map(|(_, graph)| graph).collect()
     }
 
-    /// The kinds that there are.
     pub(crate) fn kinds(&self) -> Vec<Kind> {
         let mut kinds = Vec::new();
         for kind in self.order() {
@@ -280,7 +279,6 @@ impl Layers<'_> {
         self.dropped(tape, out)
     }
 
-    /// The residual connection.
     fn add(&self, tape: &mut impl Tape, x: Tensor, out: Tensor) -> Tensor {
         tape.op(Op::new(&[x, out], self.stream * self.outside()).passes())
     }

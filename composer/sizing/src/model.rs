@@ -249,7 +249,19 @@ impl Model {
         })
     }
 
-    /// Notes of what is assumed of it.
+    /// Notes of requests or sequences of so many tokens, and of groups of so many GPUs.
+    pub(crate) fn notes_of_use(&self, tokens: u64, tensor: u64) -> impl Iterator<Item = String> {
+        let beyond = self.context.filter(|context| tokens > *context);
+        let beyond = beyond.map(|context| {
+            format!("{WARNING} {tokens} tokens are more than the model's context of {context}")
+        });
+        let shared = (self.latent.is_none() && tensor > self.kv_heads).then(|| {
+            let heads = self.kv_heads;
+            format!("{heads} key/value heads over {tensor} GPUs: each is held by several")
+        });
+        beyond.into_iter().chain(shared)
+    }
+
     pub(crate) fn assumptions(&self) -> impl Iterator<Item = String> {
         let left_out = self.left_out.as_ref().map(|what| format!("estimate: {what}"));
         self.warning().into_iter().chain(left_out)
@@ -306,7 +318,6 @@ impl Model {
             .map_or(0, |latent| latent.index_dim + 4 * latent.index_dim.div_ceil(128))
     }
 
-    /// Parameters of embedding and head together.
     pub fn embedding(&self) -> u64 {
         self.vocab * self.hidden * if self.tied { 1 } else { 2 }
     }
@@ -316,7 +327,6 @@ impl Model {
         self.anatomy.looked_up.min(self.params - self.embedding())
     }
 
-    /// Width of all queries of a layer.
     pub fn query(&self) -> u64 {
         self.heads * self.head_dim
     }

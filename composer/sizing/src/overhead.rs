@@ -55,7 +55,6 @@ impl Card {
         }
     }
 
-    /// A kind of GPU.
     pub fn of(kind: &GpuKind) -> Self {
         Card::new(&kind.vendor, Links::of(kind)).with_memory(Some(&kind.name), kind.usable())
     }
@@ -148,7 +147,6 @@ pub fn terms(card: Card, software: &Software<'_>, ways: &Parallel) -> Vec<Term> 
     terms
 }
 
-/// The runtime's context.
 pub fn context(card: Card, software: &Software<'_>) -> Term {
     let row = Constants::builtin().overhead.context(card, software);
     let term = Term::constant("context", &row.held);

@@ -57,7 +57,6 @@ impl Parallel {
         }
     }
 
-    /// All GPUs of the run.
     pub fn gpus(&self) -> u64 {
         [self.tensor, self.pipeline, self.context, self.data]
             .into_iter()

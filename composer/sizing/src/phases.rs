@@ -29,7 +29,6 @@ named! {
 }
 
 impl PhaseKind {
-    /// What is usually done in it.
     pub fn usual_task(self) -> Task {
         match self {
             PhaseKind::WarmUp | PhaseKind::Main | PhaseKind::LongContext => Task::Full,

@@ -10,7 +10,6 @@ use std::sync::LazyLock;
 /// The model sizes of the tables, in billions of parameters.
 pub const SIZES: [u32; 3] = [8, 70, 400];
 
-/// The precisions of the tables and their bits.
 pub const PRECISIONS: [(&str, u32); 4] = [("FP32", 32), ("FP16/BF16", 16), ("FP8/INT8", 8), ("INT4", 4)];
 
 /// A published rule.

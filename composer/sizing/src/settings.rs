@@ -44,7 +44,6 @@ const TRAINING: [&str; 14] = [
 const ADAPTERS: [&str; 3] = ["rank", "targets", "adapter_type"];
 const QLORA: [&str; 1] = ["frozen"];
 
-/// The names of the settings that such a job has.
 pub fn names(job: &Job) -> Vec<&'static str> {
     match job {
         Job::Inference(_) => SERVING.to_vec(),

@@ -127,7 +127,6 @@ fn parts(rows: &[&Measured]) -> Vec<usize> {
         .collect()
 }
 
-/// Sum of the relative errors.
 fn off(fitted: Fitted, rows: &[&Measured]) -> f64 {
     rows.iter()
         .map(|row| (fitted.peak(row) / row.peak - 1.0).abs())
@@ -301,7 +300,6 @@ impl Errors {
         }
     }
 
-    /// The reason against the other kind.
     fn instead(&self) -> String {
         let (with, instead) = match self.how {
             How::Factor => (self.by_constant, self.by_factor),

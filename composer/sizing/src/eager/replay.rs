@@ -37,7 +37,6 @@ impl Graph {
         (all.count(), trained.count())
     }
 
-    /// Weights of all its operations.
     pub fn weights(&self) -> impl Iterator<Item = Weights> + '_ {
         self.nodes.iter().filter_map(|node| node.weights)
     }
@@ -69,7 +68,6 @@ impl Graph {
         most
     }
 
-    /// Bytes of its copies in the cache.
     pub fn cached(&self) -> impl Iterator<Item = f64> + '_ {
         self.cached.iter().map(|id| self.nodes[id - 1].out)
     }

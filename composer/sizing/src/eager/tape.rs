@@ -38,7 +38,6 @@ pub(crate) struct Weights {
     pub unpacked: f64,
 }
 
-/// The most inputs of an operation.
 const INPUTS: usize = 4;
 
 /// An operation.
@@ -61,7 +60,6 @@ pub(crate) struct Op {
 }
 
 impl Op {
-    /// One that takes these, four at most.
     pub fn new(inputs: &[Tensor], out: f64) -> Self {
         let mut op = Op {
             count: inputs.len(),
@@ -95,7 +93,6 @@ impl Op {
         self
     }
 
-    /// Its backward pass needs these inputs.
     pub fn keeps(self, inputs: u8) -> Self {
         Op {
             keeps: inputs,
@@ -163,7 +160,6 @@ pub(crate) trait Tape {
     }
 }
 
-/// The most tensors of a layer.
 const MOST: usize = 160;
 
 /// Tensors saved by a layer for the backward pass, in bytes for each token, by section.

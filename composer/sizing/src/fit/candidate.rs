@@ -57,13 +57,11 @@ impl Candidate {
         })
     }
 
-    /// Tokens a second of the whole set.
     pub fn tokens_per_s(&self) -> Option<f64> {
         let speed = self.speed.as_ref()?;
         Some(speed.tokens_per_s_per_gpu * f64::from(self.set.count))
     }
 
-    /// Seconds that so many tokens take.
     pub fn run_time_s(&self, tokens: f64) -> Option<f64> {
         Some(tokens / self.tokens_per_s()?)
     }
@@ -96,12 +94,12 @@ impl Sketch {
         sketch.speed = offer
             .rates
             .as_ref()
-            .and_then(|rates| match (memo.job(), found.division) {
+            .and_then(|rates| match (memo.job, found.division) {
                 (Job::Inference(job), Division::Inference(layout)) => {
-                    roofline::serving(memo.model(), job, layout, rates, host, memo.launches())
+                    roofline::serving(memo.model, job, layout, rates, host, memo.launches)
                 }
                 (Job::Training(job), Division::Training(parallel)) => {
-                    roofline::training(memo.model(), job, &parallel, rates, host, memo.launches())
+                    roofline::training(memo.model, job, &parallel, rates, host, memo.launches)
                 }
                 (Job::Inference(_) | Job::Training(_), _) => None,
             });
@@ -117,10 +115,10 @@ impl Sketch {
 
     /// What the GPUs of the set on one host, as many as it takes, keep in its memory.
     pub(super) fn on_its_host(&self, memo: &Memo<'_>, limits: Limits) -> Bytes {
-        let (Job::Training(job), Division::Training(parallel)) = (memo.job(), self.found.division) else {
+        let (Job::Training(job), Division::Training(parallel)) = (memo.job, self.found.division) else {
             return Bytes(0);
         };
-        let each = training::on_host(memo.model(), job, &parallel).unwrap_or_default();
+        let each = training::on_host(memo.model, job, &parallel).unwrap_or_default();
         let together = self.count.min(limits.host_slots.unwrap_or(USUAL_HOST));
         Bytes((each * f64::from(together)).ceil() as u64)
     }
@@ -137,8 +135,8 @@ impl Sketch {
     pub(super) fn candidate(self, memo: &mut Memo<'_>, offer: &Offer) -> Result<Candidate, SizingError> {
         let mut estimate = memo.estimate(self.found.division, offer.card())?;
         let mut advice = None;
-        if let (Job::Inference(job), Division::Inference(layout)) = (memo.job(), self.found.division) {
-            advice = inference::share_advice(memo.model(), job, layout, &estimate, offer.memory);
+        if let (Job::Inference(job), Division::Inference(layout)) = (memo.job, self.found.division) {
+            advice = inference::share_advice(memo.model, job, layout, &estimate, offer.memory);
             let requests = inference::requests_note(job, &estimate, offer.memory);
             estimate.notes.extend(advice.clone().into_iter().chain(requests));
         }
@@ -163,7 +161,7 @@ impl Sketch {
             division: self.found.division,
             hosts: self.hosts,
             memory: offer.memory,
-            note: not_native(memo.job(), offer),
+            note: not_native(memo.job, offer),
             advice,
             free: offer.memory.saturating_sub(estimate.safe),
             price_usd: all(offer.price_usd),

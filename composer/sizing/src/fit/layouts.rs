@@ -76,17 +76,16 @@ fn divides(model: &Model, ways: u64) -> bool {
 
 /// What fits in the room: for each layout the fewest GPUs, or just so many as the limits want.
 pub(super) fn found(memo: &mut Memo<'_>, room: Room, limits: Limits) -> Result<Vec<Found>, SizingError> {
-    match memo.job() {
+    match memo.job {
         Job::Inference(_) => serving(memo, room, limits),
         Job::Training(job) => training(memo, job, room, limits),
     }
 }
 
-/// For each group width the fewest stages.
 fn serving(memo: &mut Memo<'_>, room: Room, limits: Limits) -> Result<Vec<Found>, SizingError> {
     let mut found = Vec::new();
-    for tensor in group_widths(memo.model(), limits, room.widest) {
-        let most = u64::from(room.most).min(tensor * memo.model().layers);
+    for tensor in group_widths(memo.model, limits, room.widest) {
+        let most = u64::from(room.most).min(tensor * memo.model.layers);
         let division = |pipeline| Division::Inference(Layout { tensor, pipeline });
         let Some(limits) = staged(limits, tensor) else {
             continue;
@@ -116,12 +115,12 @@ fn training(
     room: Room,
     limits: Limits,
 ) -> Result<Vec<Found>, SizingError> {
-    let inside = shapes(memo.model(), job, limits, room.widest, Reach::Host);
+    let inside = shapes(memo.model, job, limits, room.widest, Reach::Host);
     let found = fitting(memo, inside, room, limits)?;
     if !found.is_empty() || !limits.spannable {
         return Ok(found);
     }
-    let between = shapes(memo.model(), job, limits, room.widest, Reach::Hosts);
+    let between = shapes(memo.model, job, limits, room.widest, Reach::Hosts);
     fitting(memo, between, room, limits)
 }
 
@@ -283,7 +282,7 @@ pub(super) fn least(
     room: Room,
     limits: Limits,
 ) -> Result<Option<Division>, SizingError> {
-    let (model, job) = (memo.model(), memo.job());
+    let (model, job) = (memo.model, memo.job);
     let gpus = u64::from(limits.gpus.unwrap_or(room.most).min(room.most));
     let divides = |unit: u64| unit <= gpus && (limits.gpus.is_none() || gpus.is_multiple_of(unit));
     // One unit, how many of it, and what they make.

@@ -26,14 +26,14 @@ const ROUNDING: u64 = 64;
 type Known = HashMap<Division, BTreeMap<u64, Option<Bytes>>>;
 
 pub(super) struct Memo<'a> {
-    model: &'a Model,
-    job: &'a Job,
+    pub(super) model: &'a Model,
+    pub(super) job: &'a Job,
     calibration: &'a Calibration,
     /// Serving, by card; training, under no card and without what depends on it. None: no formula knows it.
     known: HashMap<Option<Card>, Known>,
     estimates: HashMap<Card, HashMap<Division, Estimate>>,
     steps: training::Once,
-    launches: Option<Launches>,
+    pub(super) launches: Option<Launches>,
 }
 
 impl<'a> Memo<'a> {
@@ -47,18 +47,6 @@ impl<'a> Memo<'a> {
             steps: training::Once::default(),
             launches: Launches::of(model, job),
         }
-    }
-
-    pub(super) fn model(&self) -> &'a Model {
-        self.model
-    }
-
-    pub(super) fn launches(&self) -> Option<Launches> {
-        self.launches
-    }
-
-    pub(super) fn job(&self) -> &'a Job {
-        self.job
     }
 
     /// The estimate in words.

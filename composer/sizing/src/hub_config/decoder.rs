@@ -232,7 +232,6 @@ impl<'a> Reader<'a> {
         Ok(attending.checked_div(every.unwrap_or(usual)).unwrap_or(0))
     }
 
-    /// Attention in this number of layers.
     pub fn attention(&mut self, layers: u64) -> Result<(), ConfigError> {
         self.model.anatomy.attending = layers;
         self.model.anatomy.full = layers;
@@ -307,7 +306,6 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// A plain MLP in this number of layers.
     pub fn plain(&mut self, layers: u64) -> Result<(), ConfigError> {
         self.model.anatomy.plain = layers;
         self.part("MLP", self.model.mlp_params(self.model.ffn), layers)
@@ -364,7 +362,6 @@ impl<'a> Reader<'a> {
         }))
     }
 
-    /// Width of the MLP in layers without experts.
     fn plain_width(&self, experts: Option<Experts>, plain: u64) -> Result<u64, ConfigError> {
         let (fields, hidden) = (self.fields, self.model.hidden);
         let stated = match (fields.named(MLP), experts) {

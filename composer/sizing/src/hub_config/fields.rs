@@ -42,12 +42,10 @@ impl Fields {
         Ok(Fields(fields))
     }
 
-    /// The names of all fields.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.0.keys().map(String::as_str)
     }
 
-    /// All objects in this one.
     pub fn objects(&self) -> Vec<Fields> {
         let objects = self.0.values().filter_map(|value| value.as_object());
         objects.map(|fields| Fields(fields.clone())).collect()
@@ -57,7 +55,6 @@ impl Fields {
         self.0 == other.0
     }
 
-    /// The first object in this one.
     pub fn first(&self) -> Option<Fields> {
         self.0.values().find_map(|value| match value {
             Value::Object(fields) => Some(Fields(fields.clone())),
@@ -65,7 +62,6 @@ impl Fields {
         })
     }
 
-    /// An object inside.
     pub fn inner(&self, key: &str) -> Result<Option<Fields>, ConfigError> {
         match self.get(key) {
             None => Ok(None),

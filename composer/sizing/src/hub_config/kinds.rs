@@ -166,7 +166,6 @@ pub(crate) fn features_named(name: &str, gated: bool, has_experts: bool) -> Opti
         .map(|(_, kind)| kind.has)
 }
 
-/// The features of a kind, by its `model_type`.
 pub(crate) fn features_of(model_type: &str) -> Option<Features> {
     named(model_type).map(|kind| kind.has)
 }

@@ -78,7 +78,6 @@ pub(super) fn listed_of(
     Ok(Some(tally(&found, kinds.len())))
 }
 
-/// How many there are of each kind.
 pub(super) fn tally(found: &[usize], kinds: usize) -> Vec<u64> {
     let mut numbers = vec![0; kinds];
     for kind in found {

@@ -105,7 +105,6 @@ fn ahead(fields: &Fields) -> Result<Option<String>, ConfigError> {
     })
 }
 
-/// Whether models of this kind are read.
 fn is_known(fields: &Fields) -> bool {
     kinds::named(&fields.model_type()).is_some()
 }

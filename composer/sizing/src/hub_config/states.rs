@@ -80,28 +80,20 @@ pub(super) fn read(state: State, of: &mut Reader<'_>) -> Result<(Linear, u128), 
         State::Bailing => bailing(of),
         State::Lightning => Ok(lightning(of)),
         State::Mamba => {
-            let mamba = Mamba::read(of, &PLAIN)?;
+            let (linear, params) = mamba(of, &PLAIN, false)?;
             // Its channels are divided as heads would be.
-            (of.model.heads, of.model.kv_heads) = (mamba.inner.min(10_000), mamba.inner.min(10_000));
-            Ok((mamba.linear(state_bytes(of.fields)?), mamba.params(of.h())))
+            let heads = linear.value_dim.min(10_000);
+            (of.model.heads, of.model.kv_heads) = (heads, heads);
+            Ok((linear, params))
         }
-        State::Jamba => {
-            let mamba = Mamba {
-                normed: true,
-                ..Mamba::read(of, &PREFIXED)?
-            };
-            Ok((mamba.linear(state_bytes(of.fields)?), mamba.params(of.h())))
-        }
+        State::Jamba => mamba(of, &PREFIXED, true),
         State::Mamba2 => {
-            let mixer = mamba2(of.fields, ["num_heads", "head_dim", "state_size"])?;
-            (of.model.heads, of.model.kv_heads) = (mixer.heads, mixer.heads);
-            of.model.head_dim = mixer.width;
-            Ok((mixer.linear(state_bytes(of.fields)?), mixer.params(of.h())))
+            let (linear, params) = mamba2(of, ["num_heads", "head_dim", "state_size"])?;
+            (of.model.heads, of.model.kv_heads) = (linear.value_heads, linear.value_heads);
+            of.model.head_dim = linear.value_dim;
+            Ok((linear, params))
         }
-        State::Bamba => {
-            let mixer = bamba(of)?;
-            Ok((mixer.linear(state_bytes(of.fields)?), mixer.params(of.h())))
-        }
+        State::Bamba => bamba(of),
         State::Convolution => convolution(of),
         State::Recurrence => recurrence(of),
     }
@@ -182,7 +174,6 @@ fn lightning(of: &Reader<'_>) -> (Linear, u128) {
     (linear, 5 * h * d + d)
 }
 
-/// A gated short convolution.
 fn convolution(of: &Reader<'_>) -> Result<(Linear, u128), ConfigError> {
     let kernel = of.fields.size("conv_L_cache", Some(3))?;
     let biased = of.fields.flag("conv_bias")?.unwrap_or(false);
@@ -222,24 +213,9 @@ fn recurrence(of: &Reader<'_>) -> Result<(Linear, u128), ConfigError> {
     Ok((channels(Mixer::Mamba, inner, kernel, 4), params))
 }
 
-/// A mixer of Mamba.
-pub(super) struct Mamba {
-    /// Channels, each with a state.
-    pub inner: u64,
-    state: u64,
-    kernel: u64,
-    /// Width of the steps' input.
-    rank: u64,
-    convolution_biased: bool,
-    biased: bool,
-    /// Step, input and output have norms with weights.
-    normed: bool,
-}
-
 /// Width, factor of the width, rank, state, kernel, and whether the convolution and the matrices have biases.
 type Names = [&'static str; 7];
 
-/// Mamba's own.
 const PLAIN: Names = [
     "intermediate_size",
     "expand",
@@ -261,142 +237,131 @@ pub(super) const PREFIXED: Names = [
     "mamba_proj_bias",
 ];
 
-impl Mamba {
-    pub fn read(of: &Reader<'_>, names: &Names) -> Result<Mamba, ConfigError> {
-        let [inner, expand, rank, state, kernel, convolution_bias, bias] = *names;
-        let (fields, hidden) = (of.fields, of.model.hidden);
-        // Stated, it counts more than the factor.
-        let expanded = hidden * fields.size(expand, Some(2))?;
-        let wide = match fields.named(inner) {
-            Some(_) => fields.size(inner, None)?,
-            None => expanded,
+/// A mixer of Mamba; `normed`: step, input and output have norms with weights.
+pub(super) fn mamba(of: &Reader<'_>, names: &Names, normed: bool) -> Result<(Linear, u128), ConfigError> {
+    let [inner, expand, rank, state, kernel, convolution_bias, bias] = *names;
+    let (fields, hidden) = (of.fields, of.model.hidden);
+    // Stated, it counts more than the factor.
+    let expanded = hidden * fields.size(expand, Some(2))?;
+    let channels_of = match fields.named(inner) {
+        Some(_) => fields.size(inner, None)?,
+        None => expanded,
+    };
+    if channels_of > 100_000 {
+        return Err(fields.bad(expand, "so much that expand x hidden_size is at most 100000"));
+    }
+    let rank = match fields.text(rank).as_deref() {
+        Some("auto") => hidden.div_ceil(16),
+        _ => fields.size(rank, Some(hidden.div_ceil(16)))?,
+    };
+    let kernel = fields.size(kernel, Some(4))?;
+    let linear = Linear {
+        key_dim: fields.size(state, Some(16))?,
+        ..channels(Mixer::Mamba, channels_of, kernel, state_bytes(fields)?)
+    };
+    let [h, d, n, k, r] = [hidden, channels_of, linear.key_dim, kernel, rank].map(wide);
+    let matrices = h * 2 * d + d * (r + 2 * n) + r * d + d * h;
+    let convolution = d * k
+        + if fields.flag(convolution_bias)? == Some(false) {
+            0
+        } else {
+            d
         };
-        if wide > 100_000 {
-            return Err(fields.bad(expand, "so much that expand x hidden_size is at most 100000"));
-        }
-        Ok(Mamba {
-            inner: wide,
-            state: fields.size(state, Some(16))?,
-            kernel: fields.size(kernel, Some(4))?,
-            rank: match fields.text(rank).as_deref() {
-                Some("auto") => hidden.div_ceil(16),
-                _ => fields.size(rank, Some(hidden.div_ceil(16)))?,
-            },
-            convolution_biased: fields.flag(convolution_bias)?.unwrap_or(true),
-            biased: fields.flag(bias)?.unwrap_or(false),
-            normed: false,
-        })
-    }
-
-    pub fn params(&self, h: u128) -> u128 {
-        let [d, n, k, r] = [self.inner, self.state, self.kernel, self.rank].map(wide);
-        let matrices = h * 2 * d + d * (r + 2 * n) + r * d + d * h;
-        let convolution = d * k + if self.convolution_biased { d } else { 0 };
-        // The bias of the steps, decays, and skip weights.
-        let beside = d + d * n + d;
-        let biases = if self.biased { 2 * d + h } else { 0 };
-        let norms = if self.normed { r + 2 * n } else { 0 };
-        matrices + convolution + beside + biases + norms
-    }
-
-    pub fn linear(&self, state_bytes: u64) -> Linear {
-        Linear {
-            key_dim: self.state,
-            ..channels(Mixer::Mamba, self.inner, self.kernel, state_bytes)
-        }
-    }
+    // The bias of the steps, decays, and skip weights.
+    let beside = d + d * n + d;
+    let biases = if fields.flag(bias)? == Some(true) {
+        2 * d + h
+    } else {
+        0
+    };
+    let norms = if normed { r + 2 * n } else { 0 };
+    Ok((linear, matrices + convolution + beside + biases + norms))
 }
 
-/// A mixer of Mamba-2.
-pub(super) struct Mamba2 {
-    pub heads: u64,
-    pub width: u64,
-    groups: u64,
-    state: u64,
-    kernel: u64,
-    convolution_biased: bool,
-    /// The matrix before, and that behind.
-    biased: (bool, bool),
+struct Beside {
+    convolution: bool,
+    /// Of the matrix before, and of that behind.
+    matrices: (bool, bool),
     /// The output has a norm.
-    normed: bool,
+    norm: bool,
 }
 
-impl Mamba2 {
-    pub fn params(&self, h: u128) -> u128 {
-        let [heads, width, groups, state, k] =
-            [self.heads, self.width, self.groups, self.state, self.kernel].map(wide);
-        let (d, keys) = (heads * width, 2 * groups * state);
-        let made = 2 * d + keys + heads;
-        let convolution = (d + keys) * (k + if self.convolution_biased { 1 } else { 0 });
-        let biases = if self.biased.0 { made } else { 0 } + if self.biased.1 { h } else { 0 };
-        // Decays, biases of the steps, and skip weights.
-        h * made + d * h + convolution + 3 * heads + if self.normed { d } else { 0 } + biases
-    }
-
-    pub fn linear(&self, state_bytes: u64) -> Linear {
-        Linear {
-            mixer: Mixer::Mamba2,
-            key_heads: self.groups,
-            value_heads: self.heads,
-            key_dim: self.state,
-            value_dim: self.width,
-            kernel: self.kernel,
-            state_bytes,
-        }
-    }
+fn with_params(linear: Linear, h: u128, has: &Beside) -> (Linear, u128) {
+    let [heads, d, keys, k] = [
+        linear.value_heads,
+        linear.value(),
+        2 * linear.key(),
+        linear.kernel,
+    ]
+    .map(wide);
+    let made = 2 * d + keys + heads;
+    let convolution = (d + keys) * (k + u128::from(has.convolution));
+    let biases = if has.matrices.0 { made } else { 0 } + if has.matrices.1 { h } else { 0 };
+    // Decays, biases of the steps, and skip weights.
+    let params = h * made + d * h + convolution + 3 * heads + if has.norm { d } else { 0 } + biases;
+    (linear, params)
 }
 
-/// Its own names for heads, their width and the state, which Nemotron has others for.
+/// With its own names for heads, their width and the state, which Nemotron has others for.
 pub(super) fn mamba2(
-    fields: &Fields,
+    of: &Reader<'_>,
     [heads, width, state]: [&'static str; 3],
-) -> Result<Mamba2, ConfigError> {
+) -> Result<(Linear, u128), ConfigError> {
+    let fields = of.fields;
     let biased = fields.flag("use_bias")?.unwrap_or(false);
-    Ok(Mamba2 {
-        heads: fields.size(heads, Some(128))?,
-        width: fields.size(width, Some(64))?,
-        groups: fields.size("n_groups", Some(8))?,
-        state: fields.size(state, Some(128))?,
+    let linear = Linear {
+        mixer: Mixer::Mamba2,
+        value_heads: fields.size(heads, Some(128))?,
+        value_dim: fields.size(width, Some(64))?,
+        key_heads: fields.size("n_groups", Some(8))?,
+        key_dim: fields.size(state, Some(128))?,
         kernel: fields.size("conv_kernel mamba_d_conv", Some(4))?,
-        convolution_biased: fields.flag("use_conv_bias")?.unwrap_or(true),
-        biased: (biased, biased),
-        normed: true,
-    })
+        state_bytes: state_bytes(fields)?,
+    };
+    let has = Beside {
+        convolution: fields.flag("use_conv_bias")?.unwrap_or(true),
+        matrices: (biased, biased),
+        norm: true,
+    };
+    Ok(with_params(linear, of.h(), &has))
 }
 
 /// As hybrids name it: its heads divide a width.
-pub(super) fn bamba(of: &Reader<'_>) -> Result<Mamba2, ConfigError> {
+pub(super) fn bamba(of: &Reader<'_>) -> Result<(Linear, u128), ConfigError> {
     let fields = of.fields;
     let names = "mamba_n_heads n_mamba_heads";
     let heads = fields.size(names, Some(128))?;
     let expanded = of.model.hidden * fields.size("mamba_expand", Some(2))?;
     let inner = fields.size("mamba_d_ssm", Some(expanded))?;
     if !inner.is_multiple_of(heads) {
-        let key = fields
-            .named("mamba_n_heads n_mamba_heads")
-            .unwrap_or("mamba_n_heads");
+        let key = fields.named(names).unwrap_or("mamba_n_heads");
         let allowed = format!("a divisor of the state space's width, {inner}");
         return Err(fields.bad(key, &allowed));
     }
     let flag = |key: &'static str, usual: bool| Ok::<bool, ConfigError>(fields.flag(key)?.unwrap_or(usual));
     let biased = flag("mamba_proj_bias", false)? || flag("add_bias_linear", false)?;
-    Ok(Mamba2 {
-        heads,
-        width: inner / heads,
-        groups: fields.size("mamba_n_groups mamba_ngroups", Some(1))?,
-        state: fields.size("mamba_d_state", Some(256))?,
+    let linear = Linear {
+        mixer: Mixer::Mamba2,
+        value_heads: heads,
+        value_dim: inner / heads,
+        key_heads: fields.size("mamba_n_groups mamba_ngroups", Some(1))?,
+        key_dim: fields.size("mamba_d_state", Some(256))?,
         kernel: fields.size("mamba_d_conv", Some(4))?,
-        convolution_biased: flag("mamba_conv_bias", true)? && flag("use_conv_bias", true)?,
-        biased: match of.kind.parallel {
+        state_bytes: state_bytes(fields)?,
+    };
+    let has = Beside {
+        convolution: flag("mamba_conv_bias", true)? && flag("use_conv_bias", true)?,
+        matrices: match of.kind.parallel {
             true => (biased, flag("projectors_bias", false)?),
             false => (biased, biased),
         },
-        normed: !of.kind.parallel || flag("mamba_rms_norm", false)?,
-    })
+        norm: !of.kind.parallel || flag("mamba_rms_norm", false)?,
+    };
+    Ok(with_params(linear, of.h(), &has))
 }
 
 /// Bytes of an element of the state: those of the model unless the file asks for more.
-pub(super) fn state_bytes(fields: &Fields) -> Result<u64, ConfigError> {
+fn state_bytes(fields: &Fields) -> Result<u64, ConfigError> {
     for key in ["mamba_ssm_cache_dtype", "mamba_ssm_dtype"] {
         match fields.text(key).as_deref() {
             None => {}

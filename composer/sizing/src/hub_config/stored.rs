@@ -147,7 +147,6 @@ fn by_layer(fields: &Fields) -> Result<BTreeMap<&'static str, Rule>, ConfigError
     Ok(rules)
 }
 
-/// Lists of modules without quantisation.
 const KEPT: &str = "modules_to_not_convert ignored_layers ignore exclude_modules llm_int8_skip_modules";
 
 /// Modules without quantisation: by lists, by settings of single ones (AutoRound), by expressions (GPTQModel).

@@ -86,7 +86,6 @@ impl Layers<'_> {
         (query, key)
     }
 
-    /// Attention on queries, keys and values.
     fn weighed(&self, tape: &mut impl Tape, query: Tensor, key: Tensor, value: Tensor) -> Tensor {
         let e = self.element;
         let (q, kv) = self.widths();
@@ -116,7 +115,6 @@ impl Layers<'_> {
         tape.op(op.keeps_beside(4.0 * heads).scratch(4.0 * q + shared))
     }
 
-    /// Keys or values for every head.
     fn repeated(&self, tape: &mut impl Tape, x: Tensor) -> Tensor {
         let (q, kv) = self.widths();
         match q > kv {

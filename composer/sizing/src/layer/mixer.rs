@@ -28,7 +28,6 @@ impl Layers<'_> {
         out
     }
 
-    /// Saved tensors of a mixer between its matrices.
     fn inside_mixer(&self, linear: Linear) -> f64 {
         let e = self.element;
         let (key, value) = (linear.key() as f64, linear.value() as f64);

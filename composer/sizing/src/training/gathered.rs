@@ -56,7 +56,6 @@ impl Rank<'_> {
         Part::new("gathered weights", b * layers + root, formula)
     }
 
-    /// Parameters of the stage that are gathered.
     fn gathered_stage(&self) -> f64 {
         let layers = self.dense_layer() * self.stage.layers + self.sharded_experts() * self.expert_layers();
         layers + self.embeddings()

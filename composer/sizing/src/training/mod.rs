@@ -20,7 +20,7 @@ mod states;
 
 use crate::constants::{Constants, Factor, Figure, Framework};
 use crate::error::SizingError;
-use crate::estimate::{Estimate, Level, OFFLOADED, Term, WARNING, whole};
+use crate::estimate::{Estimate, Level, OFFLOADED, Term, whole};
 use crate::job::within;
 use crate::job::{
     AllocatorMode, Job, Method, Offload, Optimizer, Precision, Sharding, Training, WeightFormat,
@@ -277,18 +277,7 @@ fn notes(model: &Model, job: &Training, parallel: &Parallel, peak: &Peak) -> Vec
             gib(varying * peak.bytes)
         ));
     }
-    if let Some(context) = model.context.filter(|c| job.seq_len > *c) {
-        notes.push(format!(
-            "{WARNING} {} tokens are more than the model's context of {context}",
-            job.seq_len
-        ));
-    }
-    if model.latent.is_none() && parallel.tensor > model.kv_heads {
-        notes.push(format!(
-            "{} key/value heads over {} GPUs: each is held by several",
-            model.kv_heads, parallel.tensor
-        ));
-    }
+    notes.extend(model.notes_of_use(job.seq_len, parallel.tensor));
     notes
 }
 

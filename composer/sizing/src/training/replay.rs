@@ -88,7 +88,6 @@ impl Rank<'_> {
     }
 }
 
-/// A process that trains.
 struct Run<'a> {
     rank: &'a Rank<'a>,
     memory: Allocator,
@@ -128,7 +127,6 @@ impl<'a> Run<'a> {
         self.rank.tokens() * self.rank.stream() * self.rank.model.hidden as f64
     }
 
-    /// Forward and backward.
     fn micro_batch(&mut self) {
         let again = self.rank.job.recompute == Recompute::Full;
         let mut x = self.memory.take(self.stream());

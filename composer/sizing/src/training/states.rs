@@ -165,7 +165,6 @@ impl Rank<'_> {
         here * self.stage.layers / self.model.layers as f64
     }
 
-    /// Parameters of this stage outside the embeddings.
     pub fn linears(&self) -> f64 {
         self.dense_layer() * self.stage.layers + self.expert_layer() * self.expert_layers()
     }

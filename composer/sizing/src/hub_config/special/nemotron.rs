@@ -10,13 +10,10 @@ pub(super) fn read(of: &mut Reader<'_>) -> Result<(), ConfigError> {
     let [with_state, full, plain, sparse] = self::layers(fields)?;
     of.model.layers = with_state + full + plain + sparse;
     of.heads()?;
-    let mixer = states::mamba2(fields, ["mamba_num_heads", "mamba_head_dim", "ssm_state_size"])?;
-    of.part("state space", mixer.params(of.h()), with_state)?;
+    let (linear, params) = states::mamba2(of, ["mamba_num_heads", "mamba_head_dim", "ssm_state_size"])?;
+    of.part("state space", params, with_state)?;
     of.model.anatomy.with_state = with_state;
-    of.model.linear = match with_state {
-        0 => None,
-        _ => Some(mixer.linear(states::state_bytes(fields)?)),
-    };
+    of.model.linear = (with_state > 0).then_some(linear);
     of.attention(full)?;
     of.part("norms", of.h(), of.model.layers)?;
     of.model.ffn = fields.size("intermediate_size", Some(21_504))?;

@@ -4,7 +4,6 @@ use crate::hub_config::decoder::{Reader, wide};
 use crate::hub_config::{ConfigError, layers, states};
 use crate::linear::{Linear, Mixer};
 
-/// Norms, and an MLP that mixes channels.
 fn channel_mixing(of: &mut Reader<'_>, params: u128) -> Result<(), ConfigError> {
     let number = of.model.layers;
     of.part("norms", of.model.norms_params(), number)?;

@@ -3,7 +3,7 @@
 
 use crate::hub_config::decoder::{Reader, wide};
 use crate::hub_config::fields::Fields;
-use crate::hub_config::states::{self, Mamba, PREFIXED};
+use crate::hub_config::states::{self, PREFIXED};
 use crate::hub_config::{ConfigError, HEADS, layers};
 use crate::linear::Linear;
 
@@ -44,9 +44,8 @@ pub(super) fn zamba2(of: &mut Reader<'_>) -> Result<(), ConfigError> {
     }
     of.model.head_dim = double / of.model.heads;
     of.within_heads("num_attention_heads")?;
-    let mixer = states::bamba(of)?;
-    let linear = mixer.linear(states::state_bytes(fields)?);
-    mixed(of, mixer.params(of.h()), linear, hybrids)?;
+    let (linear, params) = states::bamba(of)?;
+    mixed(of, params, linear, hybrids)?;
 
     let (h, f, wide_h) = (of.h(), wide(of.model.ffn), wide(double));
     let blocks = fields.size("num_mem_blocks", Some(1))?.min(hybrids);
@@ -78,14 +77,13 @@ pub(super) fn zamba(of: &mut Reader<'_>) -> Result<(), ConfigError> {
     let usual = (double / of.model.heads).max(1);
     of.model.head_dim = fields.size("attention_head_dim", Some(usual))?;
     of.within_heads("num_attention_heads")?;
-    let mamba = Mamba::read(of, &PREFIXED)?;
+    let (linear, params) = states::mamba(of, &PREFIXED, false)?;
     let heads = fields.size("n_mamba_heads", Some(2))?;
-    if !mamba.inner.is_multiple_of(heads) {
-        let allowed = format!("a divisor of the state space's width, {}", mamba.inner);
+    if !linear.value_dim.is_multiple_of(heads) {
+        let allowed = format!("a divisor of the state space's width, {}", linear.value_dim);
         return Err(fields.bad("n_mamba_heads", &allowed));
     }
-    let linear = mamba.linear(states::state_bytes(fields)?);
-    mixed(of, mamba.params(of.h()), linear, hybrids)?;
+    mixed(of, params, linear, hybrids)?;
 
     let (h, wide_h) = (of.h(), wide(double));
     let [q, kv] = [of.model.query(), of.model.key()].map(wide);

@@ -182,7 +182,6 @@ impl Patterns {
         }
     }
 
-    /// Whether this very name is there.
     pub fn names(&self, name: &str) -> bool {
         self.names.contains(name)
     }
