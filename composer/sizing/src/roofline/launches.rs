@@ -55,12 +55,13 @@ impl Launches {
             range: launch.range(),
             ..Launches::default()
         };
-        for graph in model.in_order(&graphs) {
+        for (kind, graph) in &graphs {
             let (operations, trained) = graph.launches();
-            let trained = each * trained as f64;
-            all.forward += each * operations as f64;
+            let layers = model.order().filter(|of| of == kind).count();
+            let [operations, trained] = [operations, trained].map(|each_of| each * (each_of * layers) as f64);
+            all.forward += operations;
             // A gradient for each input, and for each trained weight.
-            all.backward += each * operations as f64 + trained;
+            all.backward += operations + trained;
             all.step += trained;
         }
         Some(all)
