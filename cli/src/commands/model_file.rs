@@ -6,9 +6,10 @@ use serde_json::{Map, Value};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Whether a file is meant, or the folder of a config.json, and no name.
+/// Whether a file is meant, or the folder of a config.json, which is named with a slash; and no name.
 pub fn is_file(path: &Path) -> bool {
-    path.extension().is_some_and(|ending| ending == "json") || path.is_file() || path.join(CONFIG).is_file()
+    let is_folder = || path.as_os_str().to_string_lossy().contains('/') && path.join(CONFIG).is_file();
+    path.extension().is_some_and(|ending| ending == "json") || path.is_file() || is_folder()
 }
 
 const CONFIG: &str = "config.json";

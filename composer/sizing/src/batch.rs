@@ -477,7 +477,10 @@ fn serving(row: &Row<'_>) -> Result<Inference, SizingError> {
         concurrency: number(row, "micro_batch")?.unwrap_or(1),
         prompt_logits: false,
         engine: match row.get("engine") {
-            Some(engine) => engine.to_owned(),
+            Some(named) => {
+                let known = Constants::builtin().serving.engine(named);
+                known.map_or(named, |known| &known.name).to_owned()
+            }
             None => engine(row.get("framework").unwrap_or_default()).to_owned(),
         },
         ..Inference::default()

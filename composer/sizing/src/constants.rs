@@ -355,8 +355,9 @@ impl Serving {
             other => {
                 let (software, version) = other.split_once('-')?;
                 let version: Version = version.parse().ok()?;
-                let same =
-                    |e: &&Engine| e.name.starts_with(software) && e.from.is_some_and(|from| from <= version);
+                let same = |e: &&Engine| {
+                    e.name.split('-').next() == Some(software) && e.from.is_some_and(|from| from <= version)
+                };
                 self.engine.iter().filter(same).max_by_key(|e| e.from)
             }
         })

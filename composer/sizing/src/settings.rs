@@ -198,11 +198,13 @@ mod tests {
         for (version, row) in [
             ("vllm", Some("vllm-0.11")),
             ("vLLM-0.15.1", Some("vllm-0.11")),
-            ("vllm-0.16", Some("vllm-0.22")),
+            ("vllm-0.16", Some("vllm-0.19")),
             ("vllm-0.30", Some("vllm-0.22")),
             ("transformers", Some("pytorch")),
             ("vllm-0.6", None),
             ("vllm-new", None),
+            ("v-0.20", None),
+            ("-0.9", None),
             ("sglang-0.5", None),
         ] {
             assert_eq!(of(version).as_deref(), row, "{version}");

@@ -55,13 +55,6 @@ impl Fields {
         self.0 == other.0
     }
 
-    pub fn first(&self) -> Option<Fields> {
-        self.0.values().find_map(|value| match value {
-            Value::Object(fields) => Some(Fields(fields.clone())),
-            _ => None,
-        })
-    }
-
     pub fn inner(&self, key: &str) -> Result<Option<Fields>, ConfigError> {
         match self.get(key) {
             None => Ok(None),

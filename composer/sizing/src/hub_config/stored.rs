@@ -50,11 +50,12 @@ fn quantisation(model: &Model, fields: &Fields, experts: Option<&str>) -> Result
     let groups = fields.inner("config_groups")?;
     let rules = match &groups {
         Some(groups) if fields.text("quant_method").as_deref() == Some("compressed-tensors") => {
-            let objects = groups.objects();
+            let objects = with_weights(groups);
             if objects.len() > MOST_GROUPS {
                 return Err(fields.bad("config_groups", &format!("at most {MOST_GROUPS} groups")));
             }
-            let rules: Result<Vec<Rule>, ConfigError> = objects.iter().map(group).collect();
+            let rules: Result<Vec<Rule>, ConfigError> =
+                objects.iter().map(|of_group| group(fields, of_group)).collect();
             let mut rules = rules?;
             if rules.iter().filter(|rule| rule.targets.is_none()).count() > 1 {
                 return Err(fields.bad("config_groups", "one group at most for all linear layers"));
@@ -192,11 +193,25 @@ impl Rule {
     }
 }
 
+/// Other groups are of activations, or of the cache.
+fn with_weights(groups: &Fields) -> Vec<Fields> {
+    let groups = groups.objects().into_iter();
+    groups.filter(|group| group.get("weights").is_some()).collect()
+}
+
 /// One group of compressed-tensors, whose targets are a class of modules, all of them, or names.
-fn group(fields: &Fields) -> Result<Rule, ConfigError> {
+fn group(whole: &Fields, fields: &Fields) -> Result<Rule, ConfigError> {
     let weights = fields.inner("weights")?;
     let weights = weights.ok_or_else(|| fields.bad("weights", "an object with num_bits"))?;
     let format = of_weights(&weights).ok_or_else(|| weights.bad("num_bits", GROUP_BITS))?;
+    refuse_packing(
+        if fields.get("format").is_some() {
+            fields
+        } else {
+            whole
+        },
+        format,
+    )?;
     let listed = fields.get(TARGETS).and_then(|targets| targets.as_array());
     let of_class =
         listed.is_none_or(|targets| targets.iter().any(|target| target.as_str() == Some("Linear")));
@@ -331,22 +346,35 @@ const GROUP_BITS: &str = "groups whose weights have num_bits 4 or 8";
 /// The format of its first group, by which the model is called.
 fn compressed(fields: &Fields) -> Result<WeightFormat, ConfigError> {
     let groups = fields.inner("config_groups")?;
-    let first = groups.as_ref().and_then(Fields::first);
+    let first = groups
+        .as_ref()
+        .and_then(|groups| with_weights(groups).into_iter().next());
     let weights = first.and_then(|group| group.inner("weights").ok().flatten());
     let format = weights.as_ref().and_then(of_weights);
-    let format = format.ok_or_else(|| fields.bad("config_groups", GROUP_BITS))?;
-    use WeightFormat::{Fp8, GptqInt4, Int8, Nvfp4};
-    let said: &[WeightFormat] = match fields.text("format").as_deref() {
-        Some("float-quantized") => &[Fp8],
-        Some("int-quantized") => &[Int8],
-        Some("pack-quantized") => &[GptqInt4, Int8],
-        Some("nvfp4-pack-quantized") => &[Nvfp4],
-        _ => return Ok(format),
-    };
-    match said.contains(&format) {
-        true => Ok(format),
-        false => Err(fields.bad("format", &format!("the format of config_groups, {format}"))),
+    format.ok_or_else(|| fields.bad("config_groups", GROUP_BITS))
+}
+
+/// How groups may be packed, by their format.
+const PACKED: [(&str, &[WeightFormat]); 4] = [
+    ("float-quantized", &[WeightFormat::Fp8]),
+    ("int-quantized", &[WeightFormat::Int8, WeightFormat::GptqInt4]),
+    ("pack-quantized", &[WeightFormat::Int8, WeightFormat::GptqInt4]),
+    ("nvfp4-pack-quantized", &[WeightFormat::Nvfp4]),
+];
+
+/// Refuses a packing, of a group or of all, that is not one of its weights.
+fn refuse_packing(fields: &Fields, format: WeightFormat) -> Result<(), ConfigError> {
+    let said = fields.text("format").unwrap_or_default();
+    let known = PACKED.iter().find(|(name, _)| *name == said);
+    if known.is_none_or(|(_, formats)| formats.contains(&format)) {
+        return Ok(());
     }
+    let fit = PACKED.iter().filter(|(_, formats)| formats.contains(&format));
+    let fit: Vec<&str> = fit.map(|(name, _)| *name).collect();
+    Err(fields.bad(
+        "format",
+        &format!("{}, as the weights of config_groups are", fit.join(", ")),
+    ))
 }
 
 fn of_weights(weights: &Fields) -> Option<WeightFormat> {

@@ -5,7 +5,7 @@ use super::part::{Part, words};
 use super::rank::Rank;
 use crate::eager::tape::{Kept, Section};
 use crate::estimate::grouped;
-use crate::features::{Mlp, Norms};
+use crate::features::{Gate, Mlp, Norms};
 use crate::job::{Method, Recompute, WeightFormat};
 use crate::layer::{Feeding, Layers, Mixing};
 use std::cell::OnceCell;
@@ -76,7 +76,8 @@ impl Rank<'_> {
             loops_experts: false,
             unpacks: quantised,
             // LLM.int8 keeps them (`ctx.tensors` of MatMul8bitLt in bitsandbytes).
-            keeps_inputs: self.framework.frozen_inputs.value > 0.0 || self.job.frozen == WeightFormat::Int8,
+            keeps_inputs: self.framework.frozen_inputs.value > 0.0
+                || (quantised && self.job.frozen == WeightFormat::Int8),
         }
     }
 
@@ -94,26 +95,42 @@ impl Rank<'_> {
         kept.sums
     }
 
-    /// The mean of this stage's layers, with as many of each kind of part as there can be.
+    /// The mean of this stage's layers, with as many of those that keep the most as there can be.
     fn layer(&self) -> Layer {
-        let parts = self.parts();
-        let share = |(layers, part): (u64, Layer)| part.map(|bytes| bytes * self.share_of(layers));
-        parts.into_iter().map(share).fold(Layer::default(), and)
+        let [attention, state, plain, experts] = self.parts();
+        let kept = |layer: Layer| match self.job.recompute {
+            Recompute::Selective => sum(layer) - layer[Section::Scores as usize],
+            _ => sum(layer),
+        };
+        let mean = |one: (u64, Layer), other: (u64, Layer)| {
+            let (more, less) = if kept(one.1) > kept(other.1) {
+                (one, other)
+            } else {
+                (other, one)
+            };
+            let [first, second] = self.shares(more.0, less.0);
+            and(
+                more.1.map(|bytes| first * bytes),
+                less.1.map(|bytes| second * bytes),
+            )
+        };
+        and(mean(attention, state), mean(plain, experts))
     }
 
     /// What each kind of part keeps, and how many layers have one: attention, states, MLPs, experts.
     fn parts(&self) -> [(u64, Layer); 4] {
         let anatomy = &self.model.anatomy;
         // With one norm for both, they are one part.
-        let (beside, plain) = match self.model.features.norms {
-            Norms::Shared => (Feeding::Plain, 0),
-            _ => (Feeding::None, anatomy.plain),
+        let (beside, [plain, with_experts]) = match self.model.features.norms {
+            Norms::Shared if anatomy.with_experts > 0 => (Feeding::Experts, [0; 2]),
+            Norms::Shared => (Feeding::Plain, [0; 2]),
+            _ => (Feeding::None, [anatomy.plain, anatomy.with_experts]),
         };
         [
             (anatomy.attending, Some(Mixing::Attention), beside),
             (anatomy.with_state, Some(Mixing::State), Feeding::None),
             (plain, None, Feeding::Plain),
-            (anatomy.with_experts, None, Feeding::Experts),
+            (with_experts, None, Feeding::Experts),
         ]
         .map(|(layers, mixing, feeding)| match layers {
             0 => (0, Layer::default()),
@@ -139,6 +156,15 @@ impl Rank<'_> {
         (here * layers as f64 / self.model.layers as f64).ceil() / here
     }
 
+    /// The same of two kinds, the first of which keeps more: a layer is one of them, unless some are both.
+    fn shares(&self, more: u64, less: u64) -> [f64; 2] {
+        let first = self.share_of(more);
+        match more + less > self.model.layers {
+            true => [first, self.share_of(less)],
+            false => [first, self.share_of(more + less) - first],
+        }
+    }
+
     /// What each layer keeps until the backward pass comes to it, in bytes per token.
     fn kept_per_layer(&self) -> f64 {
         let m = self.model;
@@ -150,9 +176,10 @@ impl Rank<'_> {
             Recompute::Full => self.stream() * h / self.sequence(),
             Recompute::OpSac => {
                 let (q, kv) = self.layers().widths();
-                let (mut out, mut made) = (q, q + 2.0 * kv);
+                let gate = if m.features.gate == Gate::Element { q } else { 0.0 };
+                let (mut out, mut made) = (q, q + gate + 2.0 * kv);
                 if let Some(linear) = m.linear {
-                    let [full, state] = [m.anatomy.attending, m.anatomy.with_state].map(|n| self.share_of(n));
+                    let [state, full] = self.shares(m.anatomy.with_state, m.anatomy.attending);
                     let width = |width: u64| state * width as f64 / self.tensor();
                     (out, made) = (
                         full * out + width(linear.value()),

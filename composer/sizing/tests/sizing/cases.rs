@@ -96,6 +96,18 @@ fn settings_by_word_and_by_column() {
 }
 
 #[test]
+fn engines_by_any_version() {
+    let size = |engine: &str| {
+        let cases =
+            format!("{HEADER},engine\na,{LLAMA},infer,,8,2048,8,1,,,flash,,,,,bf16,x,device,{engine}\n");
+        batch::size(&cases).unwrap().remove(0).result.unwrap()
+    };
+    assert_eq!(size("vllm"), size("vllm-0.11"));
+    assert_eq!(size("vLLM-0.9.1"), size("vllm-0.11"));
+    assert_eq!(size("vllm-0.30"), size("vllm-0.22"));
+}
+
+#[test]
 fn layout_of_a_served_model() {
     let size = |column: &str| {
         let cases =

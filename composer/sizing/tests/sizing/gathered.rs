@@ -1,5 +1,6 @@
 //! What is gathered of sharded weights, term by term: under a pipeline, and from the host's memory.
 
+use poolwright_sizing::features::{Gate, Norms};
 use poolwright_sizing::job::{Loss, Method, Offload, Precision, Recompute, Sharding, Training, WeightFormat};
 use poolwright_sizing::training::{Peak, peak};
 use poolwright_sizing::{Catalogue, Model, Parallel, training};
@@ -8,12 +9,12 @@ fn model(name: &str) -> Model {
     Catalogue::builtin().resolve(name).unwrap()
 }
 
-/// Bytes of a term; 0 where there is none.
 /// Parameters of one layer on average.
 fn layer(model: &Model) -> f64 {
     (model.params - model.embedding()) as f64 / model.layers as f64
 }
 
+/// Bytes of a term; 0 where there is none.
 fn term(peak: &Peak, name: &str) -> f64 {
     let term = peak.terms.iter().find(|term| term.name == name);
     term.map_or(0.0, |term| term.point.0 as f64)
@@ -141,4 +142,54 @@ fn buckets_of_zero_are_whole() {
         let peak = peak(&model, &job, &Parallel::SINGLE).unwrap();
         same(term(&peak, "communication buckets"), 2.0 * 2.0 * 5e8);
     }
+}
+
+/// Where layers are of two kinds, a stage of one layer keeps one of them; both norms and one of a shared one.
+#[test]
+fn a_stage_of_one_layer_keeps_one_layer() {
+    let kept = |model: &Model, pipeline: u64, recompute| {
+        let job = Training {
+            precision: Precision::Bf16,
+            recompute,
+            accumulation: 64,
+            ..Training::new(Method::Full)
+        };
+        let parallel = Parallel {
+            pipeline,
+            ..Parallel::SINGLE
+        };
+        let peak = peak(model, &job, &parallel).unwrap();
+        let activations = peak.terms.iter().find(|term| term.name == "activations").unwrap();
+        let bytes = activations
+            .formula
+            .split(" B x ")
+            .next()
+            .unwrap()
+            .replace(',', "");
+        bytes.parse::<u64>().unwrap()
+    };
+    let deepseek = model("DeepSeek-V3");
+    let mut experts = deepseek.clone();
+    (experts.anatomy.plain, experts.anatomy.with_experts) = (0, experts.layers);
+    assert_eq!(
+        kept(&deepseek, 61, Recompute::None),
+        kept(&experts, 1, Recompute::None)
+    );
+    let hybrid = model("Qwen3-Next-80B-A3B");
+    let [mut attention, mut state] = [hybrid.clone(), hybrid.clone()];
+    (attention.anatomy.attending, attention.anatomy.with_state) = (hybrid.layers, 0);
+    (state.anatomy.attending, state.anatomy.with_state) = (0, hybrid.layers);
+    let more = [attention, state].map(|model| kept(&model, 1, Recompute::None));
+    assert_eq!(kept(&hybrid, 48, Recompute::None), more[0].max(more[1]));
+    // torchtitan's form keeps the gate as well, which comes out of the matrix of queries.
+    let gated = model("Qwen3.5-9B");
+    let mut plain = gated.clone();
+    plain.features.gate = Gate::None;
+    let [with, without] = [&gated, &plain].map(|model| kept(model, 1, Recompute::OpSac));
+    assert_eq!(with - without, gated.query() / 4);
+    // With one norm for attention and experts there is no MLP beside them.
+    let mut shared = model("Mixtral-8x7B");
+    let two = kept(&shared, 1, Recompute::None);
+    shared.features.norms = Norms::Shared;
+    assert!(kept(&shared, 1, Recompute::None) < two);
 }

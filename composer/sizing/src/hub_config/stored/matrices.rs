@@ -12,10 +12,14 @@ struct Matrix {
     routed: bool,
 }
 
-const QUERY: &str = "self_attn.q_proj self_attn.qkv_proj mixer.q_proj";
-const KEY: &str = "self_attn.k_proj self_attn.qkv_proj mixer.k_proj";
-const VALUE: &str = "self_attn.v_proj self_attn.qkv_proj mixer.v_proj";
-const OUT: &str = "self_attn.o_proj self_attn.out_proj self_attn.dense mixer.o_proj";
+const QUERY: &str = "self_attn.q_proj self_attn.qkv_proj mixer.q_proj self_attention.query_key_value \
+    attention.query_key_value";
+const KEY: &str = "self_attn.k_proj self_attn.qkv_proj mixer.k_proj self_attention.query_key_value \
+    attention.query_key_value";
+const VALUE: &str = "self_attn.v_proj self_attn.qkv_proj mixer.v_proj self_attention.query_key_value \
+    attention.query_key_value";
+const OUT: &str = "self_attn.o_proj self_attn.out_proj self_attn.dense mixer.o_proj self_attention.dense \
+    attention.dense";
 const GATE: &str = "mlp.gate_proj mlp.gate_up_proj feed_forward.gate_proj feed_forward.w1";
 const UP: &str = "mlp.up_proj mlp.gate_up_proj feed_forward.up_proj feed_forward.w3 mixer.up_proj mlp.fc1 \
     mlp.dense_h_to_4h";

@@ -134,7 +134,10 @@ impl Patterns {
         };
         let lower = name.to_ascii_lowercase();
         let is_own = name.starts_with("re:") || of_language(name.trim_matches('.')).is_some();
-        let is_own = key == TARGETS || (is_own && OWN.iter().any(|part| lower.contains(part)));
+        // Classes of modules are beside matrices, but for that of all experts.
+        let is_class = name.starts_with(|c: char| c.is_ascii_uppercase());
+        let name = if name == "FusedMoE" { "experts" } else { name };
+        let is_own = (key == TARGETS && !is_class) || (is_own && OWN.iter().any(|part| lower.contains(part)));
         if self.first.is_none() && is_own && !BESIDE.iter().any(|part| lower.contains(part)) {
             self.first = Some((key.to_owned(), name.to_owned()));
         }

@@ -120,6 +120,16 @@ fn groups_of_modules_in_formats_of_their_own() {
     let (routed, beside) = of(&format!(r#""a": {fp8}, "b": {fp4}"#), "");
     assert!((routed - 0.5625).abs() < 1e-9, "{routed}");
     assert!(beside > 1.0 && beside < 1.1, "{beside}");
+    let attention =
+        r#"{"targets": ["LlamaAttention"], "weights": null, "output_activations": {"num_bits": 8}}"#;
+    let fused = group("\"FusedMoE\"", 4, "float");
+    let (routed, beside) = of(&format!(r#""a": {attention}, "b": {fused}, "c": {fp8}"#), "");
+    assert!(
+        (routed - 0.5625).abs() < 1e-9 && beside > 1.0 && beside < 1.1,
+        "{routed} {beside}"
+    );
+    let packed = group("\"Linear\", \"Attention\"", 4, "int");
+    of(&format!(r#""a": {packed}"#), r#", "format": "int-quantized""#);
     let all = group("\"Linear\"", 4, "float");
     // Groups with names take precedence over the class.
     let (routed, beside) = of(&format!(r#""a": {all}, "b": {fp8}"#), "");
@@ -225,7 +235,11 @@ fn quantisation_that_contradicts_itself() {
         ),
         (
             r#""quant_method": "compressed-tensors", "format": "float-quantized", "config_groups": {"a": {"weights": {"num_bits": 4, "type": "int"}}}"#,
-            "format is \"float-quantized\"; allowed: the format of config_groups, gptq-int4",
+            "format is \"float-quantized\"; allowed: int-quantized, pack-quantized, as the weights",
+        ),
+        (
+            r#""quant_method": "compressed-tensors", "config_groups": {"a": {"format": "float-quantized", "weights": {"num_bits": 8, "type": "int"}}}"#,
+            "format is \"float-quantized\"; allowed: int-quantized, pack-quantized",
         ),
         (
             r#""quant_method": "fp8", "kv_cache_scheme": {"num_bits": 3}"#,
