@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Whether a file is meant, or the folder of a config.json, which is named with a slash; and no name.
+/// A file, or a folder with a config.json, which needs a slash in its path; no name of the catalogue.
 pub fn is_file(path: &Path) -> bool {
     let is_folder = || path.as_os_str().to_string_lossy().contains('/') && path.join(CONFIG).is_file();
     path.extension().is_some_and(|ending| ending == "json") || path.is_file() || is_folder()

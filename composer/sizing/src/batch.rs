@@ -28,7 +28,7 @@ use poolwright_model::units::Bytes;
 use std::fmt::Write;
 use std::str::FromStr;
 
-/// The library of measured inference cases that name no engine; the version of transformers where it is told.
+/// The library of measured inference cases without an engine, by the version of transformers if stated.
 fn engine(framework: &str) -> &'static str {
     let version = framework
         .split_whitespace()

@@ -346,7 +346,7 @@ pub struct Serving {
 }
 
 impl Serving {
-    /// By its name; another version is in the row that begins with it or before it, and vLLM without one is the default.
+    /// By its name. Other versions belong to the last row that begins at or before them; vLLM without a version is the default.
     pub fn engine(&self, name: &str) -> Option<&Engine> {
         let own = self.engine.iter().find(|e| e.name.eq_ignore_ascii_case(name));
         own.or_else(|| match name.to_ascii_lowercase().as_str() {

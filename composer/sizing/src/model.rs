@@ -249,7 +249,7 @@ impl Model {
         })
     }
 
-    /// Notes of requests or sequences of so many tokens, and of groups of so many GPUs.
+    /// Notes about a number of tokens beyond the context, and a tensor-parallel group wider than the key/value heads.
     pub(crate) fn notes_of_use(&self, tokens: u64, tensor: u64) -> impl Iterator<Item = String> {
         let beyond = self.context.filter(|context| tokens > *context);
         let beyond = beyond.map(|context| {

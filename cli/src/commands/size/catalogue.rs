@@ -112,7 +112,7 @@ fn all_settings(output: Output) -> Outcome {
         for name in settings::names(&Job::of(*task)) {
             let setting = all.entry(name).or_default();
             setting.tasks.push(task.name());
-            // What is refused says what is allowed.
+            // The error names the allowed values.
             if let Err(SizingError::BadValue { allowed, .. }) = settings::set(&mut Job::of(*task), name, "?")
             {
                 setting.values = allowed;

@@ -76,13 +76,13 @@ fn trained(id: &str, seq_len: u64, factor: f64) -> String {
     training_row(id, seq_len, "reserved", predicted(seq_len).0 * factor)
 }
 
-/// The same, seen from outside, with so many GiB more beside it than is predicted.
+/// The process memory of the same run, with an overhead above the prediction, in GiB.
 fn seen(id: &str, seq_len: u64, factor: f64, more: f64) -> String {
     let (reserved, outside) = predicted(seq_len);
     training_row(id, seq_len, "device", reserved * factor + outside + more)
 }
 
-/// Serving on one GPU by an engine that held so many GiB beside what is predicted.
+/// A served run on one GPU, with engine memory above the prediction, in GiB.
 fn served(id: &str, requests: u64, more: f64) -> String {
     let job = Inference {
         prompt_tokens: 1000,

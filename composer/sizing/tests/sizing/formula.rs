@@ -211,8 +211,8 @@ fn adapters() {
     );
 }
 
-/// The frozen model is as wide as the precision says: all of it, or what is not quantised, as peft's
-/// `prepare_model_for_kbit_training` makes it.
+/// The precision sets the type of frozen weights: of all, or with QLoRA of embeddings, norms and head, as after peft's
+/// `prepare_model_for_kbit_training`.
 #[test]
 fn adapters_on_weights_in_fp32() {
     let llama = model("Llama-3.1-8B");

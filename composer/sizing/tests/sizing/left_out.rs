@@ -48,7 +48,7 @@ pub fn left_out(name: &str, value: f64, rows: &[Said]) -> (String, [f64; 2]) {
     (line, [mean(&with), mean(&left_out)])
 }
 
-/// Those of one GPU, on the shared rows where they are present.
+/// Constants of one GPU, on the shared rows if present.
 #[test]
 fn constants_of_pytorch_hold_for_models_that_they_were_not_fitted_on() {
     let Some(dir) = shared() else { return };
@@ -149,7 +149,7 @@ fn constants_of_pytorch_hold_for_models_that_they_were_not_fitted_on() {
             &workspace,
             0.75,
         ),
-        ("reserved over what is no weight", beside.share, &share, 5.0),
+        ("reserved share of other tensors", beside.share, &share, 5.0),
     ];
     for (name, value, rows, most) in found {
         let (line, errors) = left_out(name, value, rows);
