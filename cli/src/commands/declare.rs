@@ -100,8 +100,8 @@ fn names(what: &Declaration) -> Vec<String> {
         .collect()
 }
 
-/// Says of what is kept now what there is no room for, as the pool is and with all else that is wanted.
-pub async fn tell_what_does_not_fit(api: &Api, what: Declaration) {
+/// Reports new demands that do not fit in the pool beside all others, and the exit code that says so.
+pub async fn report_unfit(api: &Api, what: Declaration) -> ExitCode {
     let request = Declare {
         what: &what,
         dry_run: true,
@@ -109,7 +109,16 @@ pub async fn tell_what_does_not_fit(api: &Api, what: Declaration) {
     // It is kept: that this can't be told now is no failure.
     let judged: Result<Declared, Failure> = api.post(&["declare"], &request).await;
     let entries = judged.iter().flat_map(|declared| &declared.entries);
-    entries.flat_map(lacks).for_each(|line| say(&line));
+    let lines: Vec<String> = entries.flat_map(lacks).collect();
+    lines.iter().for_each(|line| say(line));
+    exit_code(lines.is_empty())
+}
+
+fn exit_code(all_fit: bool) -> ExitCode {
+    match all_fit {
+        true => ExitCode::Ok,
+        false => ExitCode::Partial,
+    }
 }
 
 /// Shows it, and says how to go on.
@@ -132,10 +141,7 @@ pub fn show(declared: &Declared, output: Output) -> Outcome {
             "kept; demands are served by the next plan that is applied, schedules by the calendar"
         }
     });
-    Ok(match lacks {
-        true => ExitCode::Partial,
-        false => ExitCode::Ok,
-    })
+    Ok(exit_code(!lacks))
 }
 
 fn table(declared: &Declared) -> Table {

@@ -120,7 +120,7 @@ pub async fn run(args: DemandArgs, output: Output) -> Outcome {
             if record.job.is_none() {
                 let demands = vec![spec];
                 let schedules = Vec::new();
-                declare::tell_what_does_not_fit(&api, Declaration { demands, schedules }).await;
+                return Ok(declare::report_unfit(&api, Declaration { demands, schedules }).await);
             }
         }
         Action::Remove(args) => {

@@ -321,7 +321,7 @@ pub async fn run(args: ScheduleArgs, output: Output) -> Outcome {
             let status: ScheduleStatus = api.post(&["schedules"], &spec).await?;
             output.show(&status, &tables::schedules(std::slice::from_ref(&status)))?;
             let (demands, schedules) = (Vec::new(), vec![spec]);
-            declare::tell_what_does_not_fit(&api, Declaration { demands, schedules }).await;
+            return Ok(declare::report_unfit(&api, Declaration { demands, schedules }).await);
         }
         Action::List(manager) => list(&Api::new(&manager)?, "schedules", output, tables::schedules).await?,
         Action::Show(one) => {

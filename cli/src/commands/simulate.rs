@@ -112,6 +112,7 @@ pub fn run(args: &SimulateArgs, output: Output) -> Ended {
     for left in &results.left_out {
         say(&format!("{} is left out {}", left.policy, left.why));
     }
+    warn_of_differences(&trace, results);
     if let Some(file) = &args.html {
         let report = html::report(
             simulation.file,
@@ -130,14 +131,42 @@ pub fn run(args: &SimulateArgs, output: Output) -> Ended {
     }
 }
 
+/// Jobs that no figure includes, and loads that are not those asked for.
+fn warn_of_differences(trace: &Trace, results: &Results) {
+    let refused = results.policies.iter().map(|outcome| outcome.metrics.refused);
+    if let Some(refused) = refused.max().filter(|refused| *refused > 0) {
+        say(&format!(
+            "{refused} of {} jobs could never run on this hardware (memory or width), and no figure includes them",
+            trace.jobs.len()
+        ));
+    }
+    let mut loads: Vec<_> = results.policies.iter().collect();
+    loads.dedup_by_key(|outcome| outcome.load);
+    for outcome in loads {
+        if (outcome.offered_load / outcome.load - 1.0).abs() > 0.01 {
+            say(&format!(
+                "the load is {:.3} and not {}: whole servers that hold the widest job have {} GPUs",
+                outcome.offered_load, outcome.load, outcome.gpus
+            ));
+        }
+    }
+}
+
 pub(super) fn read_trace(file: &Path) -> Result<Trace, Failure> {
     let open = File::open(file).map_err(|error| Failure::file(file, "read", &error))?;
-    Trace::read(open).map_err(|error| {
+    let trace = Trace::read(open).map_err(|error| {
         Failure::usage(format!("{}: {error}", file.display())).with_hint(
             "mend the file there: a trace is CSV, plain or gzip, with a job a line below the names of its columns; one of \
              demand (time, tenant, gpus) is read by poolwright forecast --from FILE",
         )
-    })
+    })?;
+    if trace.rounded_up > 0 {
+        say(&format!(
+            "{} jobs ask for a fraction of a GPU, and are replayed on whole GPUs: loads and waits are higher than recorded",
+            trace.rounded_up
+        ));
+    }
+    Ok(trace)
 }
 
 /// A scenario that can't be replayed on, and what to do.
@@ -193,7 +222,8 @@ pub(super) fn not_replayed(error: ScenarioError) -> Failure {
 fn table(results: &Results) -> Table {
     let mut table = Table::new([
         column("POLICY"),
-        column("LOAD"),
+        column("LOAD").named("offered_load"),
+        in_csv("load"),
         column("RUN TIMES").named("runtimes").goes(4),
         column("GPUS").goes(3),
         column("JCT H").named("jct_mean_s"),
@@ -214,6 +244,7 @@ fn table(results: &Results) -> Table {
         let hours = |seconds: f64| Cell::both(format!("{:.2}", seconds / 3600.0), seconds);
         table.row([
             Cell::text(outcome.policy),
+            Cell::both(format!("{:.2}", outcome.offered_load), outcome.offered_load),
             Cell::text(outcome.load),
             Cell::text(outcome.runtimes),
             Cell::text(outcome.gpus),

@@ -285,7 +285,7 @@ async fn reservations_for_more_than_there_is_are_told_when_they_are_made() {
     manager
         .run(add)
         .await
-        .expect(0, &["wide does not fit", never, "would help"]);
+        .expect(8, &["wide does not fit", never, "would help"]);
     manager.run("demand remove wide --yes").await.expect(0, &[]);
 
     // Each has room alone, and not both; one that lies apart does.
@@ -329,7 +329,7 @@ async fn reservations_for_more_than_there_is_are_told_when_they_are_made() {
     let told = manager
         .run_with(add.split(' ').chain([daily(5, 6).as_str()]))
         .await;
-    told.expect(0, &["does not fit: while apart is open, too"]);
+    told.expect(8, &["does not fit: while apart is open, too"]);
 
     // None waits for another that waits for it.
     let cycle = "schedules:

@@ -208,7 +208,7 @@ async fn what_is_wanted_is_planned_saved_and_applied_exactly() {
         .run("demand add one --gpus 1")
         .await
         .expect(0, &["poolwright plan"]);
-    manager.run("demand add all --gpus 60000").await.expect(0, &[]);
+    manager.run("demand add all --gpus 60000").await.expect(8, &[]);
     manager
         .run(&format!("plan --out {file}"))
         .await

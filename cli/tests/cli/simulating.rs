@@ -105,6 +105,32 @@ async fn what_can_not_be_replayed_is_refused_with_its_place() {
 }
 
 #[tokio::test]
+async fn what_a_replay_changes_or_leaves_out_is_reported() {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = folder.path().join("jobs.csv");
+    let jobs =
+        "submit_s,duration_s,gpus,min_gpu_mem_gb\n0,600,0.5,\n100,600,2,\n200,600,1,1000\n900,600,1,\n";
+    std::fs::write(&trace, jobs).unwrap();
+    let line = format!(
+        "simulate --trace {} --policy fifo,sjf --load 0.65",
+        trace.display()
+    );
+    let load = "the load is 0.417 and not 0.65: whole servers that hold the widest job have 8 GPUs";
+    run(&line)
+        .await
+        .expect(0, &["1 jobs ask for a fraction of a GPU", load, "0.42"]);
+    let classes = folder.path().join("classes.toml");
+    let scenario = std::fs::read_to_string(SCENARIO).unwrap();
+    let class = |name: &str, gib: u32| {
+        format!("\n[[class]]\nname = \"{name}\"\nmemory_gib = {gib}\nshare_of_jobs = 0.5\n")
+    };
+    std::fs::write(&classes, scenario + &class("40gb", 40) + &class("80gb", 80)).unwrap();
+    run(&format!("{line} --scenario {}", classes.display()))
+        .await
+        .expect(0, &["1 of 4 jobs could never run on this hardware"]);
+}
+
+#[tokio::test]
 async fn scenarios_that_come_with_poolwright_are_known_by_name() {
     let line = format!("simulate --trace {SMALL} --policy fifo -o json");
     let of_file = run(&format!("{line} --scenario {SCENARIO}"))
@@ -245,6 +271,10 @@ async fn capacity_is_judged_by_what_the_manager_recorded() {
     manager.run("compose --gpus 1 --name chat").await.expect(0, &[]);
     let refused = manager.run("compose --gpus 500 --name huge").await;
     assert_ne!(refused.code, 0, "{refused:?}");
+    manager
+        .run("demand add vast --gpus 1 --min-memory 1000TiB")
+        .await
+        .refused(2, &["min_memory is 1000.00 TiB for each GPU", "up to 16.00 TiB"]);
 
     let file = folder.path().join("asked.csv");
     let line = format!("capacity --record {}", file.display());
@@ -283,7 +313,7 @@ async fn capacity_is_judged_by_what_the_manager_recorded() {
         ],
     );
 
-    // What other policies would have made of it is asked over HTTPS.
+    // What other policies would have made of it is asked over HTTPS: of the jobs that this pool could hold.
     let asked =
         json!({"policies": ["fifo", "poolwright"], "scenario": scenario_with_gpus().await, "seeds": [1]});
     let simulated = Client::of(&manager)
@@ -292,7 +322,7 @@ async fn capacity_is_judged_by_what_the_manager_recorded() {
     let told = &simulated.body;
     assert_eq!(
         (simulated.status, &told["trace"]["file"], &told["trace"]["jobs"]),
-        (200, &json!("what the manager recorded"), &json!(3)),
+        (200, &json!("what the manager recorded"), &json!(2)),
         "{told}"
     );
     assert_eq!(told["policies"][1]["policy"], "poolwright");

@@ -17,6 +17,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
+const MAX_GPU_MEMORY: Bytes = Bytes::from_mib(16 << 20);
+
 /// A demand as people and programs write it: a model with a task, a model with the phases of a run, or GPUs by count.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -351,17 +353,21 @@ impl DemandSpec {
                 self.id
             )));
         }
+        if let Some(least) = self.min_memory.filter(|least| *least > MAX_GPU_MEMORY) {
+            return Err(ServiceError::bad_request(format!(
+                "demand {}: min_memory is {least} for each GPU; allowed: up to {MAX_GPU_MEMORY}",
+                self.id
+            ))
+            .with_hint("give the memory of one GPU, such as 80GiB, and the number of GPUs by gpus"));
+        }
         let mut need = match &self.kind {
             Some(kind) => Need::of_kind(profile_name(kind)?, count),
-            None => Need::of_memory(count, self.min_memory.unwrap_or_default()),
+            None => Need::of_memory(count, Bytes::ZERO),
         };
-        if let (Some(_), Some(least)) = (&self.kind, self.min_memory) {
-            need.alternatives
-                .iter_mut()
-                .for_each(|set| set.min_memory_per_gpu = least);
-        }
-        let least = self.least_gpus.unwrap_or(count);
-        Ok(need.spanning(true).from_least(least))
+        let memory = self.min_memory.unwrap_or_default();
+        let sets = need.alternatives.iter_mut();
+        sets.for_each(|set| set.min_memory_per_gpu = memory);
+        Ok(need.spanning(true).from_least(self.least_gpus.unwrap_or(count)))
     }
 }
 

@@ -166,8 +166,8 @@ impl Lend {
         self.noticed.or(self.over.as_ref().map(|over| over.at))
     }
 
-    /// What is to be done now.
-    pub fn next(&self, ladder: Option<&Ladder>, now: Timestamp) -> Next {
+    /// What is to be done now, if a return takes so long.
+    pub fn next(&self, ladder: Option<&Ladder>, returns: SignedDuration, now: Timestamp) -> Next {
         if self.over.is_some() {
             return Next::Wait(None);
         }
@@ -193,22 +193,27 @@ impl Lend {
         }
         match &self.asked {
             None => Next::Ask(1),
-            Some(asked) => asked.next(ladder, now),
+            Some(asked) => asked.next(ladder, self.last_try(returns), now),
         }
+    }
+
+    /// The last moment at which a checkpoint that succeeds still brings all back in time.
+    fn last_try(&self, returns: SignedDuration) -> Option<Timestamp> {
+        self.due?.checked_sub(returns).ok()
     }
 
     /// When all will be back at the earliest that can be promised, if what is next goes as it may at worst.
     pub fn expected(&self, ladder: Option<&Ladder>, returns: SignedDuration, now: Timestamp) -> Timestamp {
-        let over = match (&self.over, ladder) {
-            (Some(over), _) => over.at,
-            (None, None) => self.ends,
-            (None, Some(ladder)) => self.ends_at_worst(ladder, now),
-        };
-        later(over, returns)
+        later(self.released(ladder, returns, now), returns)
     }
 
-    /// When its last rung ends, where each takes all the time that it may.
-    fn ends_at_worst(&self, ladder: &Ladder, now: Timestamp) -> Timestamp {
+    /// When its last rung ends, if each takes all the time that it may.
+    pub fn released(&self, ladder: Option<&Ladder>, returns: SignedDuration, now: Timestamp) -> Timestamp {
+        let ladder = match (&self.over, ladder) {
+            (Some(over), _) => return over.at,
+            (None, None) => return self.ends,
+            (None, Some(ladder)) => ladder,
+        };
         let limit = SignedDuration::try_from(ladder.limit()).unwrap_or(SignedDuration::MAX);
         let Some(noticed) = self.noticed else {
             return later(self.called_back(Some(ladder)).max(now), ladder.length());
@@ -219,17 +224,20 @@ impl Lend {
             Some(asked) => match asked.refused {
                 None => later(asked.at, limit.saturating_add(ladder.grace())),
                 // It goes on until the checkpoint succeeds: it may be now, or when it is asked next.
-                Some(refused) => later(refused, ladder.grace()).max(match asked.next(ladder, now) {
-                    Next::Wait(Some(again)) if !ladder.may_stop && asked.ended.is_some() => again,
-                    _ => now,
-                }),
+                Some(refused) => later(refused, ladder.grace()).max(
+                    match asked.next(ladder, self.last_try(returns), now) {
+                        Next::Wait(Some(again)) if !ladder.may_stop && asked.ended.is_some() => again,
+                        _ => now,
+                    },
+                ),
             },
         }
     }
 }
 
 impl Asked {
-    fn next(&self, ladder: &Ladder, now: Timestamp) -> Next {
+    /// Tries come ever farther apart, but for one at `last`.
+    fn next(&self, ladder: &Ladder, last: Option<Timestamp>, now: Timestamp) -> Next {
         let limit = SignedDuration::try_from(ladder.limit()).unwrap_or(SignedDuration::MAX);
         let Some((ended, end)) = &self.ended else {
             let over = later(later(self.at, limit), MARGIN);
@@ -242,6 +250,9 @@ impl Asked {
             return Next::End(Because::Saved);
         }
         let again = later(*ended, pause_after(self.attempt));
+        let again = last
+            .filter(|last| last > ended)
+            .map_or(again, |last| again.min(last));
         let grace_ends = later(self.refused.unwrap_or(*ended), ladder.grace());
         if !ladder.may_stop {
             return match now >= again {
@@ -348,6 +359,8 @@ impl Lend {
 mod tests {
     use super::*;
 
+    const RETURNS: SignedDuration = SignedDuration::from_mins(5);
+
     fn at(time: &str) -> Timestamp {
         format!("2026-03-02T{time}Z").parse().unwrap()
     }
@@ -381,7 +394,7 @@ mod tests {
     fn rung_follows_rung_so_that_the_last_ends_in_time() {
         let ladder = ladder(true);
         let mut lend = lent();
-        let next = |lend: &Lend, time: &str| lend.next(Some(&ladder), at(time));
+        let next = |lend: &Lend, time: &str| lend.next(Some(&ladder), RETURNS, at(time));
         assert_eq!(next(&lend, "03:00:00"), Next::Wait(Some(at("07:10:00"))));
         assert_eq!(next(&lend, "07:10:00"), Next::Notice);
         lend.noticed = Some(at("07:10:00"));
@@ -407,18 +420,36 @@ mod tests {
         lend.noticed = Some(at("07:10:00"));
         lend.refused(9, at("09:00:00"));
         assert_eq!(
-            lend.next(Some(&ladder), at("09:14:59")),
+            lend.next(Some(&ladder), RETURNS, at("09:14:59")),
             Next::Wait(Some(at("09:15:00")))
         );
-        assert_eq!(lend.next(Some(&ladder), at("09:15:00")), Next::Ask(10));
+        assert_eq!(lend.next(Some(&ladder), RETURNS, at("09:15:00")), Next::Ask(10));
         lend.asked
             .as_mut()
             .unwrap()
             .end(at("09:15:07"), HookEnd::new(HowItEnded::Exited { code: 0 }, ""));
         assert_eq!(
-            lend.next(Some(&ladder), at("09:15:08")),
+            lend.next(Some(&ladder), RETURNS, at("09:15:08")),
             Next::End(Because::Saved)
         );
+    }
+
+    #[test]
+    fn tries_do_not_back_off_past_the_last_moment_that_is_in_time() {
+        let ladder = ladder(false);
+        let mut lend = lent();
+        lend.noticed = Some(at("07:10:00"));
+        let next = |lend: &Lend, time: &str| lend.next(Some(&ladder), RETURNS, at(time));
+        lend.refused(7, at("07:20:00"));
+        assert_eq!(next(&lend, "07:24:59"), Next::Wait(Some(at("07:25:00"))));
+        assert_eq!(next(&lend, "07:25:00"), Next::Ask(8));
+        assert_eq!(
+            lend.expected(Some(&ladder), RETURNS, at("07:21:00")),
+            at("07:30:00")
+        );
+        // It can't be in time any more.
+        lend.refused(8, at("07:25:10"));
+        assert_eq!(next(&lend, "07:26:00"), Next::Wait(Some(at("07:40:10"))));
     }
 
     #[test]
@@ -433,26 +464,28 @@ mod tests {
             refused: None,
         });
         assert_eq!(
-            lend.next(Some(&ladder), at("07:22:09")),
+            lend.next(Some(&ladder), RETURNS, at("07:22:09")),
             Next::Wait(Some(at("07:22:10")))
         );
-        assert_eq!(lend.next(Some(&ladder), at("07:22:10")), Next::GiveUpAsking);
+        assert_eq!(
+            lend.next(Some(&ladder), RETURNS, at("07:22:10")),
+            Next::GiveUpAsking
+        );
         lend.asked.as_mut().unwrap().cut_off(at("07:22:10"));
-        assert_eq!(lend.next(Some(&ladder), at("07:22:25")), Next::Ask(2));
+        assert_eq!(lend.next(Some(&ladder), RETURNS, at("07:22:25")), Next::Ask(2));
     }
 
     #[test]
     fn no_rung_is_left_out_where_nobody_was_there_and_the_delay_is_foreseen() {
         let ladder = ladder(true);
         let mut lend = lent();
-        let returns = SignedDuration::from_mins(5);
-        let expected = |lend: &Lend, time: &str| lend.expected(Some(&ladder), returns, at(time));
+        let expected = |lend: &Lend, time: &str| lend.expected(Some(&ladder), RETURNS, at(time));
         assert_eq!(expected(&lend, "01:00:00"), at("07:30:00"));
-        assert_eq!(lend.next(Some(&ladder), at("07:28:00")), Next::Notice);
+        assert_eq!(lend.next(Some(&ladder), RETURNS, at("07:28:00")), Next::Notice);
         assert_eq!(expected(&lend, "07:28:00"), at("07:48:00"));
         lend.noticed = Some(at("07:28:00"));
         assert_eq!(
-            lend.next(Some(&ladder), at("07:37:00")),
+            lend.next(Some(&ladder), RETURNS, at("07:37:00")),
             Next::Wait(Some(at("07:38:00")))
         );
         assert!(lend.is_late(at("07:31:00")) && !lend.is_late(at("07:30:00")));
@@ -461,9 +494,12 @@ mod tests {
     #[test]
     fn without_a_ladder_it_ends_by_the_clock() {
         let lend = lent();
-        assert_eq!(lend.next(None, at("07:24:59")), Next::Wait(Some(at("07:25:00"))));
+        assert_eq!(
+            lend.next(None, RETURNS, at("07:24:59")),
+            Next::Wait(Some(at("07:25:00")))
+        );
         assert!(!lend.is_on(None, at("07:25:00")));
-        assert_eq!(lend.next(None, at("07:25:00")), Next::End(Because::Due));
+        assert_eq!(lend.next(None, RETURNS, at("07:25:00")), Next::End(Because::Due));
     }
 
     #[test]

@@ -1,21 +1,28 @@
-//! How much may happen by itself: automatic operations are measured against what they moved in the last hour, and
-//! one that would be too much is not begun. Pure. What an operator asks for is never measured.
+//! Limits of automation: recompositions by the calendar are measured against what they moved in the last hour, and
+//! one that would exceed a limit is not begun. Pure. Requests of operators, and jobs that somebody submitted, are not
+//! measured.
 //!
 //! A *move* is one GPU that one operation binds, unbinds, or both; what it had to put back has been moved as well.
 //! An hour is the last hour at any moment, so what is begun at 20:59 still counts at 21:30.
 
 use jiff::{SignedDuration, Timestamp};
 use poolwright_model::id::{GpuId, HostId, TenantId};
-use poolwright_planner::queue::{Allowed, COUNTS, Rests};
 use poolwright_store::Stored;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-pub use poolwright_planner::queue::Counted;
+/// How long a move counts.
+pub const HOUR: SignedDuration = SignedDuration::from_hours(1);
 
-/// How long what was moved counts.
-pub const HOUR: SignedDuration = COUNTS;
+/// Whose moves are counted.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Counted {
+    All,
+    Host(HostId),
+    Tenant(TenantId),
+    Gpu(GpuId),
+}
 
 /// The limits of one pool.
 ///
@@ -253,22 +260,25 @@ fn frees(ran: &[Ran], whose: &Counted, wanted: u32, allowed: u32, now: Timestamp
     ends.into_iter().find(fits)
 }
 
-/// What the limits leave after all that ran; what ran in the future, by a clock that was set back since, ran now.
-pub fn rests(limits: &Limits, ran: &[Ran], now: Timestamp) -> Rests {
-    let mut rests = Rests::new(Allowed {
-        plan: limits.per_plan,
-        all: limits.per_hour,
-        host: limits.per_host,
-        tenant: limits.per_tenant,
-        gpu: limits.per_gpu,
-        hold: limits.hold(),
-    });
-    for ran in ran {
-        for (whose, moves) in &ran.moves.0 {
-            rests.count(whose.clone(), ran.at.min(now), *moves);
-        }
-    }
-    rests
+/// GPUs and hosts that no automatic operation may move now, not even once.
+pub fn spent<'r>(limits: &Limits, ran: &'r [Ran], now: Timestamp) -> BTreeSet<&'r Counted> {
+    let whose = ran
+        .iter()
+        .flat_map(|ran| ran.moves.whose())
+        .collect::<BTreeSet<_>>();
+    let is_spent = |whose: &&Counted| {
+        let is_one = matches!(whose, Counted::Gpu(_) | Counted::Host(_));
+        is_one && (moved(ran, whose, now) >= limits.of(whose) || held(limits, ran, whose, now).is_some())
+    };
+    whose.into_iter().filter(is_spent).collect()
+}
+
+/// When the next move no longer counts against a limit.
+pub fn next_expiry(limits: &Limits, ran: &[Ran], now: Timestamp) -> Option<Timestamp> {
+    let spans = [HOUR, limits.hold()];
+    let moved = ran.iter().filter(|ran| ran.moves.all() > 0);
+    let ends = moved.flat_map(|ran| spans.map(|span| ran.at.min(now).checked_add(span).ok()));
+    ends.flatten().filter(|at| *at > now).min()
 }
 
 impl Limits {

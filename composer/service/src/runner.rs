@@ -193,7 +193,7 @@ impl Runner<'_> {
         if self.failures == 0 {
             return pause;
         }
-        let lets_go = self.composer.next_let_go().await.ok().flatten();
+        let lets_go = self.composer.next_limit_expiry().await.ok().flatten();
         lets_go.map_or(pause, |lets_go| pause.min(lets_go.max(SHORTEST)))
     }
 

@@ -134,10 +134,10 @@ impl Stopping {
         }
     }
 
-    /// What is to be done now; nothing where no ladder was kept, or where it is over.
-    pub fn next(&self, spec: &JobSpec, now: Timestamp) -> Next {
+    /// What is to be done now, if a release takes so long; nothing where no ladder was kept, or where it is over.
+    pub fn next(&self, spec: &JobSpec, returns: SignedDuration, now: Timestamp) -> Next {
         match &self.rungs {
-            Some(rungs) => rungs.next(Some(&spec.ladder()), now),
+            Some(rungs) => rungs.next(Some(&spec.ladder()), returns, now),
             None => Next::Wait(Some(self.at)),
         }
     }
@@ -151,8 +151,8 @@ impl Stopping {
     }
 
     /// When to look at it again, if nobody tells of anything before.
-    pub fn looked_at(&self, spec: &JobSpec, now: Timestamp) -> Option<Timestamp> {
-        let next = match self.next(spec, now) {
+    pub fn looked_at(&self, spec: &JobSpec, returns: SignedDuration, now: Timestamp) -> Option<Timestamp> {
+        let next = match self.next(spec, returns, now) {
             Next::Wait(until) => until,
             _ => Some(now),
         };
@@ -171,6 +171,7 @@ impl Stopping {
         &self,
         spec: &JobSpec,
         again: Option<(Timestamp, &str)>,
+        returns: SignedDuration,
         now: Timestamp,
     ) -> Option<String> {
         let rungs = self.rungs.as_ref().filter(|rungs| rungs.alerted.is_none())?;
@@ -179,7 +180,7 @@ impl Stopping {
             (Some(_), Some((again, why))) => (again.max(now), why.to_owned()),
             (Some(_), None) => return None,
             (None, _) => {
-                let expected = rungs.expected(Some(&spec.ladder()), SignedDuration::ZERO, now);
+                let expected = rungs.released(Some(&spec.ladder()), returns, now);
                 let asked = rungs.asked.as_ref().and_then(|asked| asked.ended.as_ref());
                 let why = asked.map(|(_, end)| format!("its checkpoint has not succeeded: {end}"));
                 (expected, why.unwrap_or_else(|| "it was told late".to_owned()))
@@ -216,6 +217,8 @@ impl fmt::Display for Stopping {
 mod tests {
     use super::*;
 
+    const RETURNS: SignedDuration = SignedDuration::from_secs(30);
+
     fn at(time: &str) -> Timestamp {
         format!("2026-03-02T{time}Z").parse().unwrap()
     }
@@ -233,18 +236,18 @@ mod tests {
         let stopping = Stopping::new(&spec, at("19:44:58"), at("20:00:00"), "night".into());
         assert_eq!(stopping.at, at("20:00:00"));
         assert_eq!(
-            stopping.next(&spec, at("19:50:00")),
+            stopping.next(&spec, RETURNS, at("19:50:00")),
             Next::Wait(Some(at("19:55:00")))
         );
-        assert_eq!(stopping.next(&spec, at("19:55:00")), Next::Ask(1));
-        assert_eq!(stopping.will_be_late(&spec, None, at("19:55:00")), None);
+        assert_eq!(stopping.next(&spec, RETURNS, at("19:55:00")), Next::Ask(1));
+        assert_eq!(stopping.will_be_late(&spec, None, RETURNS, at("19:55:00")), None);
         // Told too late, it has all of its time, and that it will be late is known at once.
         let late = Stopping::new(&spec, at("19:58:00"), at("20:00:00"), "night".into());
         assert_eq!(late.at, at("20:13:00"));
-        assert!(late.will_be_late(&spec, None, at("19:58:00")).is_some());
+        assert!(late.will_be_late(&spec, None, RETURNS, at("19:58:00")).is_some());
         // What is wanted now waits for the ladder.
         let now = Stopping::new(&spec, at("19:58:00"), at("19:58:00"), "lab".into());
-        assert_eq!(now.will_be_late(&spec, None, at("19:58:00")), None);
+        assert_eq!(now.will_be_late(&spec, None, RETURNS, at("19:58:00")), None);
     }
 
     #[test]
@@ -255,17 +258,20 @@ mod tests {
             for (attempt, time) in [(1, "19:57:00"), (2, "19:57:16"), (3, "19:57:48"), (4, "19:58:50")] {
                 stopping.rungs.as_mut().unwrap().refused(attempt, at(time));
             }
-            let late = stopping.will_be_late(&spec, None, at("19:58:51"));
+            let late = |stopping: &Stopping, time| stopping.will_be_late(&spec, None, RETURNS, at(time));
+            assert_eq!(late(&stopping, "19:58:51"), None, "asked once more in time");
             match may_stop {
                 true => {
-                    assert_eq!(late, None);
                     let ends = Next::End(Because::Stopped);
-                    assert_eq!(stopping.next(&spec, at("20:00:00")), ends);
+                    assert_eq!(stopping.next(&spec, RETURNS, at("20:00:00")), ends);
                 }
                 false => {
+                    assert_eq!(stopping.next(&spec, RETURNS, at("19:59:30")), Next::Ask(5));
+                    stopping.rungs.as_mut().unwrap().refused(5, at("19:59:40"));
                     // The next one would come after its GPUs are wanted.
-                    assert!(late.unwrap().contains("not before 2026-03-02T20:00:50Z"));
-                    assert_eq!(stopping.next(&spec, at("20:00:50")), Next::Ask(5));
+                    let why = late(&stopping, "19:59:41").unwrap();
+                    assert!(why.contains("not before 2026-03-02T20:03:40Z"), "{why}");
+                    assert_eq!(stopping.next(&spec, RETURNS, at("20:03:40")), Next::Ask(6));
                     assert!(!stopping.lets_go(at("23:00:00")));
                 }
             }

@@ -3,6 +3,7 @@
 //! A recorded row is a job only if it has a run time. Of what is not over nobody knows it: it is what is said of it, else
 //! what it ran so far; of what was never served what others like it took, as [`History`] expects it. Its row says so.
 
+use crate::trace::MAX_MEMORY_GIB;
 use poolwright_planner::queue::{History, Millis};
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -83,7 +84,9 @@ pub fn csv(wishes: &[Wish], now_s: f64) -> String {
             duration.max(0.001),
             wish.gpus,
             quoted(wish.kind.as_deref().unwrap_or("")),
-            wish.min_memory_gib.map(|gib| gib.to_string()).unwrap_or_default(),
+            wish.min_memory_gib
+                .map(|gib| gib.min(MAX_MEMORY_GIB).to_string())
+                .unwrap_or_default(),
             wish.state(),
         );
     }
@@ -128,9 +131,14 @@ mod tests {
         let mut refused = wish("refused", 1030.0, None, 2);
         (refused.refused, refused.kind, refused.min_memory_gib) = (true, Some("l4".to_owned()), Some(20));
         wishes.push(refused);
+        // Recorded by a version that accepted it: more than a trace may ask for.
+        wishes.push(Wish {
+            min_memory_gib: Some(1_024_000),
+            ..wish("huge", 1045.0, None, 1)
+        });
         let text = csv(&wishes, 1100.0);
         let trace = Trace::parse(&text).unwrap_or_else(|error| panic!("{error}: {text}"));
-        assert_eq!(trace.jobs.len(), 7, "{text}");
+        assert_eq!(trace.jobs.len(), 8, "{text}");
         assert_eq!(trace.tenants, ["a, or \"b\""]);
         let job = |id: &str| {
             trace

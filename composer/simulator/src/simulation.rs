@@ -45,6 +45,8 @@ pub struct ReplayedTrace {
     pub gpu_hours: f64,
     pub rows_without_gpus: usize,
     pub rows_without_run_time: usize,
+    /// Jobs that ask for a fraction of a GPU, and are replayed on whole GPUs.
+    pub rows_rounded_up: usize,
 }
 
 impl ReplayedTrace {
@@ -57,6 +59,7 @@ impl ReplayedTrace {
             gpu_hours: trace.gpu_seconds() / 3600.0,
             rows_without_gpus: trace.without_gpus,
             rows_without_run_time: trace.without_run_time,
+            rows_rounded_up: trace.rounded_up,
         }
     }
 }

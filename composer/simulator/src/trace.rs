@@ -37,6 +37,8 @@ pub struct Trace {
     pub without_gpus: usize,
     /// Rows of jobs that did not run: no run time, or none above zero.
     pub without_run_time: usize,
+    /// Jobs that ask for a fraction of a GPU: rounded up to whole GPUs.
+    pub rounded_up: usize,
 }
 
 /// Why a trace can't be read.
@@ -79,6 +81,7 @@ pub enum TraceError {
 const MOST_BYTES: u64 = 1 << 30;
 pub(crate) const MOST_GPUS: f64 = 1e6;
 const MOST_SECONDS: f64 = 1e9;
+pub(crate) const MAX_MEMORY_GIB: u32 = 1_000_000;
 
 const ID: &[&str] = &["job_id", "job_name"];
 pub(crate) const TENANT: &[&str] = &["tenant", "user", "organization", "vc"];
@@ -155,13 +158,18 @@ impl Trace {
             self.tenants.push(tenant.to_owned());
             next
         });
-        let memory = number(row, MEMORY, 1e6, "a number of GiB from 0 to a million")?;
+        let memory = number(
+            row,
+            MEMORY,
+            MAX_MEMORY_GIB.into(),
+            "a number of GiB from 0 to a million",
+        )?;
+        self.rounded_up += usize::from(gpus.fract() > 0.0);
         self.jobs.push(TraceJob {
             id: field(row, ID).map_or_else(|| format!("line-{}", row.line), |(_, id)| id.to_owned()),
             tenant,
             submit_s,
             duration_s,
-            // A share of a GPU takes a whole one.
             gpus: gpus.ceil() as u32,
             min_gpu_mem_gib: memory.map(|gib| gib.ceil() as u32),
             gpu_type: field(row, KIND).map(|(_, kind)| kind.to_owned()),

@@ -60,8 +60,6 @@ pub enum WorkloadError {
     NoWindow,
     #[error("job {job} needs {gpus} GPUs; the scenario has {most} of them that it could use (replay.gpus)")]
     TooWide { job: String, gpus: u32, most: u32 },
-    #[error("job {job} needs GPUs of {memory_gib} GiB; the largest class has {most} GiB")]
-    TooMuchMemory { job: String, memory_gib: u32, most: u32 },
     #[error(
         "it takes {gpus:.0} GPUs, and {most} are simulated at most: replay fewer jobs, at a higher load, or with fewer GPUs \
          (replay.gpus, server.gpus in the scenario)"
@@ -73,19 +71,16 @@ pub enum WorkloadError {
 const MOST_GPUS: u32 = 1_000_000;
 
 impl Workload {
-    /// A trace at a load; memory classes, estimates and latencies by seed.
+    /// A trace at a load; memory classes, estimates and latencies by seed. No class suffices for a job that asks for more
+    /// memory than the largest has: replays refuse it.
     pub fn new(trace: &Trace, scenario: &Scenario, load: f64, seed: u64) -> Result<Self, WorkloadError> {
-        let most = || scenario.classes.iter().map(|class| class.memory_gib).max();
+        let none = scenario.classes.len();
         let class = |job: &TraceJob, draw| match class_of(scenario, job.min_gpu_mem_gib, draw) {
-            Ok(class) => Ok((class, ANY_LARGER)),
-            Err(memory_gib) => Err(WorkloadError::TooMuchMemory {
-                job: job.id.clone(),
-                memory_gib,
-                most: most().unwrap_or(0),
-            }),
+            Some(class) => (class, ANY_LARGER),
+            None => (none, none),
         };
         let mut workload = Self {
-            jobs: jobs(trace, seed, class)?,
+            jobs: jobs(trace, seed, class),
             tenants: trace.tenants.len(),
             classes: Vec::new(),
             watts: Vec::new(),
@@ -107,19 +102,14 @@ impl Workload {
                 let kind = site.kinds.iter().position(|kind| kind.is_meant_by(name));
                 return kind.map_or((none, none), |kind| (kind, kind));
             }
-            let drawn = || {
-                class_of(scenario, None, draw)
-                    .ok()
-                    .and_then(|class| named(scenario).get(class).cloned())
-            };
+            let drawn =
+                || class_of(scenario, None, draw).and_then(|class| named(scenario).get(class).cloned());
             let memory = job.min_gpu_mem_gib.or_else(|| drawn().map(|(_, memory)| memory));
             (with(memory.unwrap_or(0)).unwrap_or(none), ANY_LARGER)
         };
-        let infallible = |job: &TraceJob, draw| Ok::<_, std::convert::Infallible>(class(job, draw));
-        let Ok(jobs) = jobs(trace, seed, infallible);
         let window = trace.window_s();
         Self {
-            jobs,
+            jobs: jobs(trace, seed, class),
             tenants: trace.tenants.len(),
             offered_load: trace.gpu_seconds() / window.max(1.0) / f64::from(site.gpus().max(1)),
             watts: site.watts(scenario),
@@ -175,8 +165,9 @@ impl Workload {
     /// By class: GPU-seconds that are wanted, and the servers that its widest job needs.
     fn wanted(&self, scenario: &Scenario) -> (Vec<f64>, Vec<u32>) {
         let mut demands = vec![0.0; scenario.classes.len().max(1)];
-        let mut least = vec![0; demands.len()];
-        for job in &self.jobs {
+        let classes = demands.len();
+        let mut least = vec![0; classes];
+        for job in self.jobs.iter().filter(|job| job.class < classes) {
             demands[job.class] += job.gpu_seconds();
             least[job.class] = job.gpus.div_ceil(scenario.server.gpus).max(least[job.class]);
         }
@@ -208,15 +199,11 @@ impl Workload {
 }
 
 /// Jobs as a seed makes them; `class` says from where to where each may run, with a number drawn for it.
-fn jobs<E>(
-    trace: &Trace,
-    seed: u64,
-    class: impl Fn(&TraceJob, f64) -> Result<(ClassIndex, ClassIndex), E>,
-) -> Result<Vec<SimJob>, E> {
+fn jobs(trace: &Trace, seed: u64, class: impl Fn(&TraceJob, f64) -> (ClassIndex, ClassIndex)) -> Vec<SimJob> {
     let job = |(index, job): (usize, &TraceJob)| {
         let mut rng = fastrand::Rng::with_seed(seed ^ (index as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15));
-        let (class, upto) = class(job, rng.f64())?;
-        Ok(SimJob {
+        let (class, upto) = class(job, rng.f64());
+        SimJob {
             tenant: job.tenant,
             gpus: job.gpus,
             class,
@@ -225,7 +212,7 @@ fn jobs<E>(
             run_time: millis(job.duration_s).max(1),
             looseness: LOOSE.0 + (LOOSE.1 - LOOSE.0) * rng.f64(),
             noise: normal_pair(&mut rng),
-        })
+        }
     };
     trace.jobs.iter().enumerate().map(job).collect()
 }
@@ -259,23 +246,22 @@ fn named(scenario: &Scenario) -> Vec<(String, u32)> {
     classes
 }
 
-/// The class that suffices: by the trace's own word, else drawn; the memory that no class has, where it is too much.
-fn class_of(scenario: &Scenario, memory_gib: Option<u32>, draw: f64) -> Result<ClassIndex, u32> {
+/// The class that suffices: by the memory that the trace names, else drawn. `None`: no class has so much memory.
+fn class_of(scenario: &Scenario, memory_gib: Option<u32>, draw: f64) -> Option<ClassIndex> {
     if scenario.classes.is_empty() {
-        return Ok(0);
+        return Some(0);
     }
     let mut classes: Vec<_> = scenario.classes.iter().collect();
     classes.sort_by_key(|class| class.memory_gib);
     if let Some(memory_gib) = memory_gib {
-        let found = classes.iter().position(|class| class.memory_gib >= memory_gib);
-        return found.ok_or(memory_gib);
+        return classes.iter().position(|class| class.memory_gib >= memory_gib);
     }
     let mut below = 0.0;
     let found = classes.iter().position(|class| {
         below += class.share_of_jobs;
         draw < below
     });
-    Ok(found.unwrap_or(classes.len() - 1))
+    Some(found.unwrap_or(classes.len() - 1))
 }
 
 /// Two normal variates (Box and Muller).

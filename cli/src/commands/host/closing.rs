@@ -5,7 +5,8 @@ use crate::failure::Failure;
 use crate::names;
 use crate::output::{Output, say};
 use crate::tables;
-use jiff::{Timestamp, Zoned};
+use jiff::civil::DateTime;
+use jiff::{SignedDuration, Timestamp, Zoned};
 use poolwright_model::id::HostId;
 use poolwright_service::Composition;
 use poolwright_service::closure::{Close, HostClosure};
@@ -45,13 +46,24 @@ pub(super) struct CloseArgs {
 
 /// A moment with its zone, by offset or by name.
 fn moment(text: &str) -> Result<Timestamp, String> {
-    let zoned = || text.parse::<Zoned>().map(|zoned| zoned.timestamp());
+    let zoned = || text.parse::<Zoned>().map(|zoned| after_gap(text, &zoned));
     text.parse().or_else(|_| zoned()).map_err(|error| {
         format!(
             "{text:?} is no moment ({error}): write 2026-12-24T22:00Z, 2026-12-24T22:00+01:00 or \
              2026-12-24T22:00[Europe/Berlin]"
         )
     })
+}
+
+/// A skipped local time counts at the first moment after the gap, as in schedules; jiff moves it by the gap's length.
+fn after_gap(text: &str, zoned: &Zoned) -> Timestamp {
+    let is_skipped = text
+        .parse::<DateTime>()
+        .is_ok_and(|written| written != zoned.datetime());
+    let at = zoned.timestamp();
+    let since = at.saturating_add(SignedDuration::from_secs(1)).unwrap_or(at);
+    let gap = zoned.time_zone().preceding(since).next().filter(|_| is_skipped);
+    gap.map_or(at, |transition| transition.timestamp())
 }
 
 pub(super) async fn close(args: &CloseArgs, output: Output) -> Result<(), Failure> {
@@ -92,6 +104,20 @@ fn show(closure: &HostClosure, output: Output) -> Result<(), Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn daylight_saving_is_as_in_schedules() {
+        for (text, at) in [
+            ("2026-03-29T02:00[Europe/Berlin]", "2026-03-29T01:00:00Z"),
+            ("2026-03-29T02:30[Europe/Berlin]", "2026-03-29T01:00:00Z"),
+            ("2026-03-29T03:30[Europe/Berlin]", "2026-03-29T01:30:00Z"),
+            ("2026-10-25T02:30[Europe/Berlin]", "2026-10-25T00:30:00Z"),
+            ("2026-10-25T02:30+01:00[Europe/Berlin]", "2026-10-25T01:30:00Z"),
+            ("2026-10-04T02:15[Australia/Lord_Howe]", "2026-10-03T15:30:00Z"),
+        ] {
+            assert_eq!(moment(text).unwrap().to_string(), at, "{text}");
+        }
+    }
 
     #[test]
     fn a_moment_has_a_zone() {

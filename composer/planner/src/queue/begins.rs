@@ -130,9 +130,6 @@ impl Begins<'_> {
             return;
         };
         let job = line.waiting.remove(place);
-        if !started.takes_up {
-            line.rests.move_all(&started.composes, line.now);
-        }
         self.held = without(&self.held, &started.composes);
         self.held.extend(started.composes);
         line.running.push(RunningJob {
@@ -160,9 +157,7 @@ impl Begins<'_> {
             .chain(tries)
             .chain(freed)
             .filter(|at| *at > line.now);
-        let waits = line.waiting.iter().map(|job| &job.demand);
-        let lets_go = line.rests.next_end(waits, line.now);
-        let Some(next) = moments.chain(lets_go).min() else {
+        let Some(next) = moments.min() else {
             return false;
         };
         let over = line.running.iter().filter(|job| job.ends <= next);
@@ -182,7 +177,6 @@ impl Begins<'_> {
     fn give_back(&mut self, over: &BTreeSet<DemandId>) {
         let gone = |c: &Composition| c.demand.as_ref().is_some_and(|id| over.contains(id));
         let ended: Vec<Composition> = self.held.extract_if(.., |c| gone(c)).collect();
-        self.line.rests.move_all(&ended, self.line.now);
         let units = ended
             .into_iter()
             .flat_map(|c| c.held)

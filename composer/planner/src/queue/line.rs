@@ -1,7 +1,6 @@
 //! Jobs before a pool as it is seen: each is a demand, and the planner itself says what fits now and what would at a
 //! later moment. Nothing here is done; the trials are plans that nobody applies.
 
-use super::rests::Rests;
 use crate::closure::closed_within;
 use crate::promise::width;
 use crate::{Closure, Composition, Cordoned, Demand, Plan, PlanInput, Reserved, Share, Unplaced, World};
@@ -65,8 +64,6 @@ pub struct Line<'a> {
     pub fair_share: f64,
     /// Operations are attaching or detaching for jobs just now: what they have in hand will be known soon.
     pub in_motion: bool,
-    /// What was moved by itself of late, and what may be.
-    pub rests: Rests,
     /// What of [`World::reserved`] is reserved for clients, and until when.
     pub reservations: Vec<(Timestamp, Reserved)>,
     /// Hosts that are closed for a time: no job is given GPUs there that would go on into it.
@@ -80,8 +77,6 @@ pub(super) struct Then<'t> {
     pub beside: &'t [Composition],
     pub gone: &'t BTreeSet<DemandId>,
     pub spare: &'t BTreeSet<GpuId>,
-    /// What is moved by then.
-    pub rests: &'t Rests,
 }
 
 /// A demand served in a trial, or why it is not.
@@ -119,20 +114,10 @@ impl Line<'_> {
         self.world.promises.share(tenant)
     }
 
-    /// Serves a demand beside all that is held now and these, but for these GPUs and, if it moves by itself, for what these
-    /// limits let nobody move.
-    pub(super) fn beside(
-        &self,
-        demand: &Demand,
-        started: &[Composition],
-        spare: &BTreeSet<GpuId>,
-        rests: Option<&Rests>,
-    ) -> Trial {
+    /// Serves a demand beside all that is held now and these, but for these GPUs.
+    pub(super) fn beside(&self, demand: &Demand, started: &[Composition], spare: &BTreeSet<GpuId>) -> Trial {
         let mut cordoned = self.cordoned_for(demand, self.now);
         cordoned.gpus.extend(spare.iter().cloned());
-        if let Some(rests) = rests {
-            rests.close(demand, self.now, &mut cordoned);
-        }
         let mut held: Vec<Composition> = without(self.world.held, started).iter().map(standing).collect();
         held.extend(started.iter().map(standing));
         let plan = self.plan(self.now, &held, std::slice::from_ref(demand), &cordoned);
@@ -200,7 +185,6 @@ impl Line<'_> {
         });
         let mut cordoned = self.cordoned_for(demand, then.at);
         cordoned.gpus.extend(then.spare.iter().cloned());
-        then.rests.close(demand, then.at, &mut cordoned);
         served(self.plan(then.at, &held, &wanted, &cordoned), &demand.id)
     }
 

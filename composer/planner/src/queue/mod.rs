@@ -10,8 +10,7 @@
 //!   [`Outlook`] says what starts, and why the others wait; [`Line::begins`] when they are expected to.
 //!
 //! On the way: `links` (uplinks between switches), `room` (what is free, and where a job would sit), `reserve` (a place
-//! kept for a job that can't start yet), `lane` (waiting jobs that are alike), `decide` (one decision), `rests` (what
-//! limits of moves leave), `stops` (who is to make way).
+//! kept for a job that can't start yet), `lane` (waiting jobs that are alike), `decide` (one decision), `stops` (who is to make way).
 //!
 //! Invariants: a job starts once, with all of its GPUs, of one class that suffices; a job that has the first turn gets
 //! a reservation, and nothing that starts before it is expected to delay it.
@@ -26,7 +25,6 @@ mod order;
 mod outlook;
 mod pool;
 mod reserve;
-mod rests;
 mod room;
 mod stops;
 mod turn;
@@ -42,7 +40,6 @@ pub use links::{Switch, SwitchIndex};
 pub use order::{Found, Order};
 pub use outlook::{Because, Outlook, Place, Stop, Verdict};
 pub use pool::{Class, Host, Part, Pool};
-pub use rests::{Allowed, COUNTS, Counted, Rests};
 pub use room::Preference;
 
 /// Milliseconds since a zero that the caller chooses: moments and spans.

@@ -3,12 +3,11 @@
 //! Jobs are tried one after the other in queue order: jobs within their tenant's guarantee first, and a preempting job
 //! before all of lower priority. A job starts if it fits beside all holdings, leaves the calendars the GPUs that they
 //! will need before its end, and delays no job with a reserved place. (A job within its tenant's guarantee leaves only
-//! the GPUs that rank before it: guarantees, and calendars of its own tenant.) The first job that does not fit or may
-//! not be moved yet has a reserved place, and so has each such job that is guaranteed or preempts. A place is GPUs and,
-//! if moves are limited, moves. If a job would be in the way on the GPUs that come first, others are tried once.
+//! the GPUs that rank before it: guarantees, and calendars of its own tenant.) The first job that does not fit has a
+//! reserved place, and so has each such job that is guaranteed or preempts. If a job would be in the way on the GPUs
+//! that come first, others are tried once.
 
 use super::line::{Lacking, Line, Then, Trial, WaitingJob, without};
-use super::rests::Rests;
 use crate::promise::narrowest;
 use crate::{Composition, Demand, Share, Unplaced, World, kept};
 use jiff::Timestamp;
@@ -81,12 +80,6 @@ pub enum Because {
     },
     /// It could not be begun, and is tried again then.
     NotBefore(Timestamp),
-    /// It would have room, on what limits of moves let nobody move until then.
-    Rests(Timestamp),
-    /// Limits of moves never let so many GPUs as it wants be moved by itself.
-    Above {
-        most: u32,
-    },
     /// GPUs are being attached or detached for others; what is left is known soon.
     InMotion,
     /// Many are before it.
@@ -114,8 +107,6 @@ pub(super) struct Started {
     pub demand: DemandId,
     pub ends: Timestamp,
     pub composes: Vec<Composition>,
-    /// It takes up what is kept for its tenant: nothing is moved for it.
-    pub takes_up: bool,
 }
 
 /// A need that did not fit.
@@ -146,8 +137,6 @@ pub(super) struct Pass<'l, 'a> {
     nothing_kept: Vec<&'l WaitingJob>,
     /// What is held but for what has started, once it was asked for.
     left: Option<Vec<Composition>>,
-    /// What was moved, and will be by what runs and has started.
-    rests: Rests,
     /// What calendars lack anyway, by the moment.
     lacking: BTreeMap<Timestamp, Lacking>,
     pub trials: u32,
@@ -167,17 +156,8 @@ impl Line<'_> {
 
 impl<'l, 'a> Pass<'l, 'a> {
     pub fn of(line: &'l Line<'a>, later: bool) -> Self {
-        let mut rests = line.rests.clone();
-        let running = line.running.iter().map(|job| (&job.demand, job.ends));
-        let ends: BTreeMap<&DemandId, Timestamp> = running.collect();
-        for held in line.world.held {
-            if let Some(ends) = held.demand.as_ref().and_then(|demand| ends.get(demand)) {
-                rests.move_all(std::slice::from_ref(held), *ends);
-            }
-        }
         let kept_for = line.world.held.iter().filter(|c| c.kept.is_some());
         Self {
-            rests,
             holds: line.holds(),
             line,
             later,
@@ -215,27 +195,24 @@ impl<'l, 'a> Pass<'l, 'a> {
     fn serve(&self, job: &WaitingJob, spare: &BTreeSet<GpuId>) -> Trial {
         let beside = self.started_all();
         if !self.later {
-            let rests = Some(&self.rests);
-            return self.line.beside(&job.demand, &beside, spare, rests);
+            return self.line.beside(&job.demand, &beside, spare);
         }
         let then = Then {
             at: self.line.now,
             beside: &beside,
             gone: &BTreeSet::new(),
             spare,
-            rests: &self.rests,
         };
         self.line.at(&job.demand, &then)
     }
 
-    /// Serves a demand at a moment beside these, by what may be moved then.
-    fn serve_at(&self, at: Timestamp, demand: &Demand, beside: &[Composition], rests: &Rests) -> Trial {
+    /// Serves a demand at a moment beside these.
+    fn serve_at(&self, at: Timestamp, demand: &Demand, beside: &[Composition]) -> Trial {
         let then = Then {
             at,
             beside,
             gone: &BTreeSet::new(),
             spare: &BTreeSet::new(),
-            rests,
         };
         self.line.at(demand, &then)
     }
@@ -252,22 +229,16 @@ impl<'l, 'a> Pass<'l, 'a> {
             return waits(Because::NotBefore(at));
         }
         if let Some(composes) = self.takes_up(job)
-            && self.in_the_way(job, &composes, true).is_none()
+            && self.in_the_way(job, &composes).is_none()
         {
             // Whoever is before it may need just these.
             return match self.unsettled {
                 true => waits(Because::InMotion),
-                false => self.start(job, composes, BTreeSet::new(), true),
+                false => self.start(job, composes, BTreeSet::new()),
             };
-        }
-        if let Some(most) = self.rests.is_above(&job.demand) {
-            return waits(Because::Above { most });
         }
         if self.trials > MOST_TRIALS {
             return waits(Because::Many);
-        }
-        if let Some(until) = self.rests.everywhere(&job.demand, now) {
-            return self.keep_for(job, guaranteed, Because::Rests(until));
         }
         let composes = match self.fits(job) {
             Ok(composes) => composes,
@@ -276,19 +247,19 @@ impl<'l, 'a> Pass<'l, 'a> {
         if self.unsettled {
             return waits(Because::InMotion);
         }
-        let Some(first) = self.in_the_way(job, &composes, false) else {
-            return self.start(job, composes, BTreeSet::new(), false);
+        let Some(first) = self.in_the_way(job, &composes) else {
+            return self.start(job, composes, BTreeSet::new());
         };
         self.trials += 1;
         match self.serve(job, &first.spare) {
-            Ok(composes) if self.in_the_way(job, &composes, false).is_none() => {
-                self.start(job, composes, first.spare, false)
+            Ok(composes) if self.in_the_way(job, &composes).is_none() => {
+                self.start(job, composes, first.spare)
             }
             _ => waits(first.because),
         }
     }
 
-    /// What is kept for its tenant and serves it as it is, whatever may be moved.
+    /// What is kept for its tenant and serves it as it is.
     fn takes_up(&mut self, job: &'l WaitingJob) -> Option<Vec<Composition>> {
         let may_be_any = self.kept_for.contains(&job.demand.tenant) && self.trials <= MOST_TRIALS;
         if !may_be_any || self.nothing_kept.iter().any(|other| self.is_like(other, job)) {
@@ -342,8 +313,7 @@ impl<'l, 'a> Pass<'l, 'a> {
         }
         self.trials += 1;
         self.serve(job, &BTreeSet::new()).map_err(|unplaced| {
-            let rests = self.would_fit_if_moved(job);
-            let because = rests.map_or(Because::NoRoom(unplaced), Because::Rests);
+            let because = Because::NoRoom(unplaced);
             self.in_vain.push(Vain {
                 job,
                 because: because.clone(),
@@ -352,37 +322,19 @@ impl<'l, 'a> Pass<'l, 'a> {
         })
     }
 
-    fn start(
-        &mut self,
-        job: &WaitingJob,
-        composes: Vec<Composition>,
-        spare: BTreeSet<GpuId>,
-        takes_up: bool,
-    ) -> Verdict {
+    fn start(&mut self, job: &WaitingJob, composes: Vec<Composition>, spare: BTreeSet<GpuId>) -> Verdict {
         let gpus: u32 = composes.iter().map(Composition::gpu_count).sum();
         *self.holds.entry(job.demand.tenant.clone()).or_default() += gpus;
-        self.rests = self.moving(job, &composes, takes_up);
         self.started.push(Started {
             demand: job.demand.id.clone(),
             ends: self.ends(job, self.line.now),
             composes,
-            takes_up,
         });
         self.lacking.clear();
         // What it took a part of may be just enough for another.
         self.nothing_kept.clear();
         self.left = None;
         Verdict::Starts { spare }
-    }
-
-    /// What is moved if this job starts now.
-    fn moving(&self, job: &WaitingJob, composes: &[Composition], takes_up: bool) -> Rests {
-        let mut rests = self.rests.clone();
-        if !takes_up {
-            rests.move_all(composes, self.line.now);
-        }
-        rests.move_all(composes, self.ends(job, self.line.now));
-        rests
     }
 
     /// A job that can't start: the first, and those that are guaranteed or preempt, have a place kept.
@@ -405,53 +357,24 @@ impl<'l, 'a> Pass<'l, 'a> {
         Verdict::Waits { because, kept }
     }
 
-    /// Whether only limits of moves are in the way, and until when: what is free may not be moved.
-    fn would_fit_if_moved(&mut self, job: &WaitingJob) -> Option<Timestamp> {
-        let ends: Vec<Timestamp> = self.rests.ends(&job.demand, self.line.now).into_iter().collect();
-        if self.later || ends.is_empty() {
-            return None;
-        }
-        let started = self.started_all();
-        let fits = |line: &Line<'_>, rests: Option<&Rests>| {
-            let spare = BTreeSet::new();
-            line.beside(&job.demand, &started, &spare, rests).is_ok()
-        };
-        self.trials += 1;
-        if !fits(self.line, None) {
-            return None;
-        }
-        let mut later = self.line.clone();
-        // The later, the more may be moved.
-        let first = ends.partition_point(|at| {
-            self.trials += 1;
-            later.now = *at;
-            !fits(&later, Some(&self.rests))
-        });
-        ends.get(first).copied()
-    }
-
     /// When a job has room first, and where, by when those that run are expected to end.
     fn earliest(&mut self, job: &WaitingJob) -> Option<(Timestamp, Vec<Composition>)> {
         let now = self.line.now;
         let ends = self.line.running.iter().map(|job| job.ends);
         let ends = ends.chain(self.started.iter().map(|started| started.ends));
         let edges = self.line.ahead.iter().map(|ahead| ahead.at);
-        let rests = self.rests.ends(&job.demand, now);
         let freed = self.line.reservations.iter().map(|(until, _)| *until);
         let opens = self.line.host_openings();
-        let moments = ends.chain(edges).chain(rests).chain(freed).chain(opens);
+        let moments = ends.chain(edges).chain(freed).chain(opens);
         let moments: BTreeSet<Timestamp> = moments.filter(|at| *at > now).collect();
         for at in moments {
-            if self.rests.everywhere(&job.demand, at).is_some() {
-                continue;
-            }
             if self.trials > MOST_TRIALS {
                 return None;
             }
             self.trials += 1;
             let mut beside = self.started_at(at);
             beside.extend(self.kept.iter().flat_map(|kept| kept.composes.clone()));
-            if let Ok(composes) = self.serve_at(at, &job.demand, &beside, &self.rests)
+            if let Ok(composes) = self.serve_at(at, &job.demand, &beside)
                 && self.calendar_lacks(job, &composes, at).is_none()
             {
                 return Some((at, composes));
@@ -460,7 +383,7 @@ impl<'l, 'a> Pass<'l, 'a> {
         None
     }
 
-    fn in_the_way(&mut self, job: &WaitingJob, composes: &[Composition], takes_up: bool) -> Option<InTheWay> {
+    fn in_the_way(&mut self, job: &WaitingJob, composes: &[Composition]) -> Option<InTheWay> {
         let now = self.line.now;
         if let Some((because, at)) = self.calendar_lacks(job, composes, now) {
             return Some(InTheWay {
@@ -469,27 +392,17 @@ impl<'l, 'a> Pass<'l, 'a> {
             });
         }
         let ends = self.ends(job, now);
-        let rests = match self.kept.is_empty() {
-            true => Rests::default(),
-            false => self.moving(job, composes, takes_up),
-        };
         let in_whose_way = (0..self.kept.len()).find(|place| {
             let kept = &self.kept[*place];
-            if rests.everywhere(&kept.demand, kept.at).is_some() {
-                return true;
-            }
-            // What it moves may count longer than it runs.
-            if kept.at >= ends && rests.close_as(&self.rests, &kept.demand, kept.at) {
+            if kept.at >= ends {
                 return false;
             }
             self.trials += 1;
             let mut beside = self.started_at(kept.at);
-            if kept.at < ends {
-                beside.extend(composes.iter().cloned());
-            }
+            beside.extend(composes.iter().cloned());
             let before = &self.kept[..*place];
             beside.extend(before.iter().flat_map(|kept| kept.composes.clone()));
-            self.serve_at(kept.at, &kept.demand, &beside, &rests).is_err()
+            self.serve_at(kept.at, &kept.demand, &beside).is_err()
         });
         let kept = &self.kept[in_whose_way?];
         Some(InTheWay {

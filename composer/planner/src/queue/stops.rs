@@ -76,7 +76,6 @@ impl Line<'_> {
                     beside: &kept,
                     gone,
                     spare: &BTreeSet::new(),
-                    rests: &self.rests,
                 };
                 self.at(&job.demand, &then)
             };

@@ -1,5 +1,5 @@
-//! What ran by itself of late: a note for each automatic operation, committed with its first journal line. Whoever
-//! judges what may still run has what it needs here, and looks through no list of everything that ever ran.
+//! Recent automatic operations: a note for each, committed with its first journal line, so that limits and failures in
+//! a row are judged without a search through all operations.
 
 use super::Composer;
 use crate::error::ServiceError;
@@ -29,6 +29,18 @@ pub(super) struct Begun {
     /// Somebody let automation go on since: it is no failure any more, if it was one.
     #[serde(default)]
     pub forgiven: bool,
+    /// Its moves count against the limits.
+    #[serde(default = "yes", skip_serializing_if = "is_yes")]
+    pub limited: bool,
+}
+
+fn yes() -> bool {
+    true
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature is serde's")]
+fn is_yes(limited: &bool) -> bool {
+    *limited
 }
 
 impl Stored for Automatic {
@@ -39,17 +51,18 @@ impl Stored for Automatic {
 }
 
 impl Automatic {
-    pub fn add(&mut self, operation: &OperationId, now: Timestamp) {
+    pub fn add(&mut self, operation: &OperationId, limited: bool, now: Timestamp) {
         self.begun.push(Begun {
             operation: operation.clone(),
             at: now,
             forgiven: false,
+            limited,
         });
         let older = self.begun.len().saturating_sub(KEPT);
         let mut place = 0;
         self.begun.retain(|begun| {
             place += 1;
-            place > older || now.duration_since(begun.at) < HOUR
+            place > older || (begun.limited && now.duration_since(begun.at) < HOUR)
         });
     }
 
@@ -102,13 +115,26 @@ mod tests {
         let mut automatic = Automatic::default();
         for n in 0..400 {
             // Ten a minute; a pause; and one.
-            automatic.add(&OperationId::from_lossy(&format!("op-{n}")), at(n / 10));
+            automatic.add(&OperationId::from_lossy(&format!("op-{n}")), true, at(n / 10));
         }
         assert_eq!(automatic.begun.len(), 400);
-        automatic.add(&OperationId::from_lossy("late"), at(95));
+        automatic.add(&OperationId::from_lossy("late"), true, at(95));
         let oldest = automatic.begun[0].at;
         assert_eq!((automatic.begun.len(), oldest), (KEPT, at(30)));
-        automatic.add(&OperationId::from_lossy("later"), at(600));
+        automatic.add(&OperationId::from_lossy("later"), true, at(600));
         assert_eq!(automatic.begun.len(), KEPT);
+        for n in 0..400 {
+            automatic.add(&OperationId::from_lossy(&format!("job-{n}")), false, at(600));
+        }
+        assert_eq!(
+            automatic.begun.iter().filter(|begun| !begun.limited).count(),
+            KEPT
+        );
+        assert!(
+            automatic
+                .begun
+                .iter()
+                .any(|begun| begun.operation.as_str() == "later")
+        );
     }
 }

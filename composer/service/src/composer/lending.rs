@@ -274,7 +274,7 @@ impl Composer {
             };
             return self.alert(case, format!("not before {expected}: {why}")).await;
         }
-        match case.lend.next(ladder, case.now) {
+        match case.lend.next(ladder, case.returns.early(), case.now) {
             Next::Wait(until) => {
                 // What is still on then will be late.
                 let overdue = case

@@ -1,14 +1,14 @@
-//! Keeping what runs by itself within limits: each automatic operation is noted with its submission, in one commit,
-//! and the next is measured against those of the last hour.
+//! Limits of automation: each automatic operation is noted with its submission, in one commit, and the next
+//! recomposition by the calendar is measured against those of the last hour. Jobs of the queue are requests: their
+//! operations count for failures in a row, and not for limits.
 
 use super::Composer;
 use crate::error::{ErrorCode, ServiceError};
-use crate::limits::{Counted, Exceeded, Limits, Moves, NewLimits, Ran, judge, moved, rests};
-use poolwright_executor::Operation;
-use poolwright_model::id::{CompositionId, OperationId, TenantId};
+use crate::limits::{Counted, Exceeded, Limits, Moves, NewLimits, Ran, judge, moved, next_expiry, spent};
+use poolwright_executor::{Operation, OperationKind};
+use poolwright_model::id::{CompositionId, GpuId, HostId, OperationId, TenantId};
 use poolwright_model::step::{Step, Verb};
 use poolwright_planner::Plan;
-use poolwright_planner::queue::Rests;
 use poolwright_store::{Batch, StoreError, Stored, read};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -26,6 +26,13 @@ pub struct LimitsStatus {
     pub moved_most: MovedMost,
     /// Operations in a row that ran by themselves and ended badly, so far.
     pub failed: u32,
+}
+
+/// GPUs and hosts of which the limits leave no move now.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Spent {
+    pub gpus: BTreeSet<GpuId>,
+    pub hosts: BTreeSet<HostId>,
 }
 
 /// The most moves that any one had.
@@ -104,11 +111,12 @@ impl Composer {
         Ok(found.map(|found| found.value).unwrap_or_default())
     }
 
-    /// Refuses what runs by itself and would be too much, and adds to the batch that it began. To be called with the
-    /// turn.
+    /// Refuses a recomposition by the calendar that exceeds a limit; notes in the batch that the operation began. To be
+    /// called with the turn.
     pub(super) async fn within_limits(
         &self,
         id: &OperationId,
+        kind: OperationKind,
         plan: &Plan,
         with: &mut Batch,
     ) -> Result<(), ServiceError> {
@@ -119,12 +127,12 @@ impl Composer {
             automatic.put_into(&mut batch)?;
             self.store.commit(batch).await?;
         }
-        let limits = self.kept_limits().await?;
-        if let Err(exceeded) = judge(&limits, &self.ran().await?, &moves_of_plan(plan), now) {
+        let is_limited = kind != OperationKind::Queue;
+        if is_limited && let Some(exceeded) = self.exceeds(plan).await? {
             return Err(ServiceError::new(ErrorCode::Conflict, exceeded.to_string()));
         }
         let mut automatic = self.automatic().await?;
-        automatic.add(id, now);
+        automatic.add(id, is_limited, now);
         automatic.put_into(with)?;
         Ok(())
     }
@@ -135,24 +143,34 @@ impl Composer {
         Ok(judge(&limits, &ran, &moves_of_plan(plan), self.clock.now()).err())
     }
 
-    /// What the limits leave to jobs.
-    pub(super) async fn rests(&self) -> Result<Rests, ServiceError> {
+    /// GPUs and hosts that no recomposition by the calendar may move now.
+    pub(super) async fn spent(&self) -> Result<Spent, ServiceError> {
         let (limits, ran) = (self.kept_limits().await?, self.ran().await?);
-        Ok(rests(&limits, &ran, self.clock.now()))
+        let mut all = Spent::default();
+        for whose in spent(&limits, &ran, self.clock.now()) {
+            match whose {
+                Counted::Gpu(gpu) => drop(all.gpus.insert(gpu.clone())),
+                Counted::Host(host) => drop(all.hosts.insert(host.clone())),
+                Counted::All | Counted::Tenant(_) => {}
+            }
+        }
+        Ok(all)
     }
 
     /// Time until the next limit expires; `None` if no recent move counts against a limit.
-    pub(crate) async fn next_let_go(&self) -> Result<Option<Duration>, ServiceError> {
+    pub(crate) async fn next_limit_expiry(&self) -> Result<Option<Duration>, ServiceError> {
+        let (limits, ran) = (self.kept_limits().await?, self.ran().await?);
         let now = self.clock.now();
-        let at = self.rests().await?.next_let_go(now);
+        let at = next_expiry(&limits, &ran, now);
         Ok(at.and_then(|at| Duration::try_from(at.duration_since(now)).ok()))
     }
 
-    /// What ran by itself in the last hour, an operation each.
+    /// Limited operations of the last hour.
     async fn ran(&self) -> Result<Vec<Ran>, ServiceError> {
         let now = self.clock.now();
         let mut ran = Vec::new();
-        for begun in self.automatic().await?.begun {
+        let begun = self.automatic().await?.begun;
+        for begun in begun.into_iter().filter(|begun| begun.limited) {
             let mut one = Ran {
                 at: begun.at,
                 moves: Moves::default(),

@@ -2,21 +2,20 @@
 
 use super::Composer;
 use super::closing::Maintenance;
+use super::limiting::Spent;
 use super::requests::{Change, Request};
 use super::staleness::Stale;
 use super::underway::Underway;
 use crate::error::{ErrorCode, ServiceError};
 use crate::limits::Exceeded;
-use jiff::Timestamp;
 use poolwright_executor::{Claim, OperationKind};
 use poolwright_inventory::Snapshot;
 use poolwright_model::composable::{Composability, WhyNotKind};
 use poolwright_model::id::{CompositionId, ControlEndpointId, DemandId, GpuId, HostId, PlanId, UnitId};
 use poolwright_model::topology::{Gpu, Host};
-use poolwright_planner::queue::Rests;
 use poolwright_planner::settled::settle;
 use poolwright_planner::{
-    Composition, Cordoned, Demand, Held, Plan, PlanInput, Promises, Reserved, Uplinks, World, as_observed,
+    Composition, Cordoned, Demand, Plan, PlanInput, Promises, Reserved, Uplinks, World, as_observed,
 };
 use poolwright_planner::{served_but_for_failures, served_otherwise};
 use serde::{Deserialize, Serialize};
@@ -171,32 +170,21 @@ impl Basis {
         self.cordoned.hosts.extend(hosts);
     }
 
-    /// Gives away nothing of which no move is left for now. What is kept can be taken up without any.
-    fn spare_what_rests(&mut self, rests: &Rests, now: Timestamp) {
-        let mut spent = Cordoned::default();
-        rests.close_spent(now, &mut spent);
-        let kept = self.held.iter().filter(|c| c.kept.is_some());
-        for gpu in kept.flat_map(Composition::gpus) {
-            spent.gpus.remove(gpu);
-        }
-        self.cordoned.gpus.extend(spent.gpus);
-        self.cordoned.hosts.extend(spent.hosts);
+    /// Excludes GPUs and hosts of which the limits leave no move now. Retained GPUs are taken up without a move.
+    fn spare_spent(&mut self, spent: &Spent) {
+        let retained = self.held.iter().filter(|c| c.kept.is_some());
+        let retained: BTreeSet<&GpuId> = retained.flat_map(Composition::gpus).collect();
+        let gpus = spent.gpus.iter().filter(|gpu| !retained.contains(gpu));
+        self.cordoned.gpus.extend(gpus.cloned());
+        self.cordoned.hosts.extend(spent.hosts.iter().cloned());
     }
 
-    /// Leaves GPUs where they are that a plan would let go of and that may not be moved any more for now.
-    fn leave_what_rests(&mut self, rests: &Rests, now: Timestamp, (plan, exceeded): (&Plan, &Exceeded)) {
-        let mut spent = Cordoned::default();
-        rests.close_spent(now, &mut spent);
+    /// Leaves GPUs attached that a plan would release and of which the limits leave no move now.
+    fn leave_spent(&mut self, spent: &Spent, plan: &Plan, exceeded: &Exceeded) {
         let going = plan.releases.iter().flat_map(|c| &c.held);
-        let rests = |held: &&Held| held.gpus.iter().any(|gpu| spent.gpus.contains(gpu));
-        let left = going.filter(rests);
+        let left = going.filter(|held| held.gpus.iter().any(|gpu| spent.gpus.contains(gpu)));
         let left = left.map(|held| (held.unit.clone(), exceeded.to_string()));
         self.cordoned.in_use.extend(left);
-    }
-
-    /// Gives away to this demand nothing that may not be moved by itself now.
-    pub fn rest(&mut self, rests: &Rests, demand: &Demand, now: Timestamp) {
-        rests.close(demand, now, &mut self.cordoned);
     }
 
     /// The same, if these were wanted.
@@ -306,7 +294,7 @@ impl Composer {
             basis.cordoned.in_part = coming_back.clone();
             plan = self.plan_beside_returns(&basis, None).await?;
         }
-        let plan = self.around_what_rests(&mut basis, plan, &coming_back).await?;
+        let plan = self.around_spent(&mut basis, plan, &coming_back).await?;
         let unplaced = plan.unplaced.iter().map(|unplaced| unplaced.demand.clone());
         let stays = |c: &&Composition| plan.deferred.iter().any(|deferred| deferred.composition == c.id);
         let deferred = basis.held.iter().filter(stays).filter_map(|c| c.demand.clone());
@@ -328,7 +316,7 @@ impl Composer {
     /// The plan; or where limits of moves let that not begin now, one that gives away no GPU and goes to no host that may not
     /// be moved any more for now, if that serves as many and may begin; or else one that does the same and leaves such GPUs
     /// with whoever has them, too, where nobody but who waits to have them back is served less.
-    async fn around_what_rests(
+    async fn around_spent(
         &self,
         basis: &mut Basis,
         plan: Plan,
@@ -337,14 +325,14 @@ impl Composer {
         let Some(exceeded) = self.exceeds(&plan).await? else {
             return Ok(plan);
         };
-        let (rests, now) = (self.rests().await?, self.clock.now());
+        let spent = self.spent().await?;
         let mut around = basis.clone();
-        around.spare_what_rests(&rests, now);
+        around.spare_spent(&spent);
         let other = self.plan_beside_returns(&around, None).await?;
         if other.unplaced.len() <= plan.unplaced.len() && self.exceeds(&other).await?.is_none() {
             return Ok(other);
         }
-        around.leave_what_rests(&rests, now, (&plan, &exceeded));
+        around.leave_spent(&spent, &plan, &exceeded);
         around.cordoned.in_part.extend(coming_back.iter().cloned());
         let part = self.plan_beside_returns(&around, None).await?;
         let lacking = |plan: &Plan| {

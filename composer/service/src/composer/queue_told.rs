@@ -39,14 +39,6 @@ fn tell(because: &queue::Because, job: &Job) -> String {
             let why = job.failure.as_deref().unwrap_or("a try failed");
             format!("{why}; tried again at {at}")
         }
-        queue::Because::Rests(until) => format!(
-            "what is free was moved in the last hour as often as the limits of what runs by itself allow, until {until}; \
-             more may with: poolwright limits set"
-        ),
-        queue::Because::Above { most } => format!(
-            "limits let no more than {most} GPUs be moved at once by what runs by itself; more may with: poolwright \
-             limits set"
-        ),
         queue::Because::InMotion => "GPUs are being attached or detached for others just now".to_owned(),
         queue::Because::Many => "many are before it".to_owned(),
     }
@@ -71,8 +63,7 @@ impl Composer {
             Verdict::Starts { .. } if held_up.is_some() => ("it has room".to_owned(), None, true),
             Verdict::Starts { .. } => ("it is about to begin".to_owned(), None, false),
             Verdict::Waits { because, kept } => {
-                use queue::Because::{Above, NotBefore, Rests};
-                let kept_back = matches!(because, Above { .. } | Rests(_) | NotBefore(_));
+                let kept_back = matches!(because, queue::Because::NotBefore(_));
                 (tell(&because, job), kept, kept_back || held_up.is_some())
             }
         };
@@ -178,9 +169,7 @@ impl Composer {
             Some(first) => Check::warning(
                 "queue",
                 told.join("; "),
-                format!(
-                    "it is tried again by itself; see poolwright why demand/{first}, and poolwright limits"
-                ),
+                format!("it is tried again by itself; see poolwright why demand/{first}"),
             ),
         })
     }

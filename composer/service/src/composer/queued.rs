@@ -13,7 +13,7 @@ use jiff::{SignedDuration, Timestamp};
 use poolwright_executor::OperationState;
 use poolwright_model::composable::WhyNotKind;
 use poolwright_model::id::{DemandId, GpuId, TenantId};
-use poolwright_planner::queue::{self, Ahead, Expected, Found, Outlook, Rests, WaitingJob, width};
+use poolwright_planner::queue::{self, Ahead, Expected, Found, Outlook, WaitingJob, width};
 use poolwright_planner::{Composition, Demand, PlanInput, Reserved, World};
 use poolwright_store::{read, read_all};
 use serde::{Deserialize, Serialize};
@@ -96,7 +96,8 @@ pub(super) struct Line {
     ahead_until: Option<Timestamp>,
     calendars: BTreeSet<DemandId>,
     in_motion: bool,
-    rests: Rests,
+    /// How long releases of jobs take that are to be stopped.
+    returns: BTreeMap<DemandId, SignedDuration>,
     reservations: Vec<(Timestamp, Reserved)>,
     /// What waits now.
     found: Found,
@@ -117,15 +118,13 @@ impl Line {
             let called = |ahead: &Ahead| ahead.at.checked_sub(length?).ok()?.checked_sub(SOON).ok();
             let notices = self.ahead.iter().filter_map(called).filter(|at| *at > self.now);
             let stopping = job.stopping.as_ref();
-            let stops = stopping.and_then(|stopping| stopping.looked_at(spec, self.now));
+            let returns = self.returns.get(&record.spec.id).copied().unwrap_or_default();
+            let stops = stopping.and_then(|stopping| stopping.looked_at(spec, returns, self.now));
             let single = [stops, job.limit(spec), job.not_before].into_iter().flatten();
             single.chain(notices.min()).filter(|at| *at > self.now).min()
         };
         let edges = self.ahead.iter().map(|ahead| ahead.at).find(|at| *at > self.now);
         let waits = || self.jobs.iter().filter(|record| asked(record).is_some());
-        let rests = self
-            .rests
-            .next_end(waits().map(|record| &record.demand), self.now);
         let closures = self.basis.maintenance.closures.iter();
         let hosts = closures.filter_map(|closure| closure.next_edge(self.now));
         let freed = self.reservations.iter().map(|(until, _)| *until).chain(hosts);
@@ -134,7 +133,6 @@ impl Line {
             .iter()
             .filter_map(of_job)
             .chain(edges)
-            .chain(rests)
             .chain(freed)
             .min()
     }
@@ -192,7 +190,6 @@ impl Line {
             calendars: self.calendars.clone(),
             fair_share: FAIR_SHARE_H,
             in_motion: self.in_motion,
-            rests: self.rests.clone(),
             reservations: self.reservations.clone(),
             closures: self.basis.maintenance.closures.clone(),
         }
@@ -434,8 +431,15 @@ impl Composer {
         let mut jobs = demands;
         jobs.retain(|record| record.job.is_some());
         let found = self.found(jobs.iter().filter_map(asked)).await?;
-        let rests = self.rests().await?;
         let reservations = self.reserved_until().await?;
+        let stop = |record: &&DemandRecord| record.job.as_ref().is_some_and(|job| job.stopping.is_some());
+        let stopping: Vec<&DemandId> = jobs.iter().filter(stop).map(|record| &record.spec.id).collect();
+        let mut returns = BTreeMap::new();
+        if !stopping.is_empty() {
+            let measured = self.measured().await?;
+            let of = |id: &DemandId| (id.clone(), measured.of([id]).early());
+            returns.extend(stopping.into_iter().map(of));
+        }
         let mut in_motion = false;
         for pending in jobs.iter().filter_map(|record| record.pending.as_ref()) {
             let operation = match self.executor.get(pending.operation()).await {
@@ -454,7 +458,7 @@ impl Composer {
             ahead_until,
             calendars: decided,
             in_motion,
-            rests,
+            returns,
             reservations,
             found,
         })

@@ -313,11 +313,6 @@ impl Composer {
         basis.close_until(self.clock.now().checked_add(job.expected()).ok());
         basis.spare(spare);
         let taken_up = self.take_up_kept(&mut basis, &record.demand).await?;
-        // What is kept is taken up without a move.
-        if taken_up.is_none() {
-            let rests = self.rests().await?;
-            basis.rest(&rests, &record.demand, self.clock.now());
-        }
         let plan = self.plan_beside_pauses(&basis).await?;
         if let Some(unplaced) = plan.unplaced.iter().find(|unplaced| unplaced.demand == *id) {
             tracing::debug!(job = %id, "somebody was faster: {}", unplaced.shortfall());

@@ -206,7 +206,7 @@ impl Composer {
         }
         if automatic {
             self.is_believed(&plan)?;
-            self.within_limits(&id, &plan, &mut with).await?;
+            self.within_limits(&id, request.kind, &plan, &mut with).await?;
             self.note_beginning(&id, request.kind, request.by, &plan).await?;
         }
         let submission = Submission {

@@ -27,9 +27,13 @@ impl Composer {
         self.simulating.work(work).await
     }
 
-    /// What was asked of the pool, as a trace.
+    /// The demand history as a trace. It omits refused demands that are wider than the whole pool: a replay would size its
+    /// pool by them.
     async fn recorded_jobs(&self) -> Result<String, ServiceError> {
-        let wishes: Vec<record::Wish> = self.asked().await?.iter().map(Asked::wish).collect();
+        let gpus = self.snapshot().await?.topology.gpus.len();
+        let was_possible = |asked: &&Asked| asked.served.is_some() || asked.gpus as usize <= gpus;
+        let asked = self.asked().await?;
+        let wishes: Vec<record::Wish> = asked.iter().filter(was_possible).map(Asked::wish).collect();
         Ok(record::csv(&wishes, seconds(self.clock.now())))
     }
 }

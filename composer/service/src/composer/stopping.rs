@@ -72,8 +72,9 @@ impl Composer {
         let Some(stopping) = job.stopping.as_ref().filter(|_| runs) else {
             return Ok(false);
         };
-        let late = stopping.will_be_late(&spec, again, now);
-        let next = stopping.next(&spec, now);
+        let returns = self.measured().await?.of([id]).early();
+        let late = stopping.will_be_late(&spec, again, returns, now);
+        let next = stopping.next(&spec, returns, now);
         let Some(rungs) = job.stopping.as_mut().and_then(|stopping| stopping.rungs.as_mut()) else {
             return Ok(false);
         };

@@ -177,13 +177,6 @@ async fn a_gpu_that_was_moved_is_held_for_a_while() {
     );
     pool.pass_until("2026-03-02T20:47:00Z").await;
     assert_eq!(pool.holders().await, holds(&[]));
-    // The same for what the queue begins.
-    pool.submit(job("next", 20, json!({"runs_for": "1h"}))).await;
-    pool.settles().await;
-    let why = pool.why_waits("next").await;
-    assert!(why.contains("limits set"), "{why}");
-    pool.pass_until("2026-03-02T21:33:00Z").await;
-    assert_eq!(pool.holders().await, holds(&[("next", 20)]));
     pool.all_is_well().await;
     clockwork.stop().await;
 }
@@ -270,48 +263,30 @@ async fn limits_that_are_set_at_two_managers_at_once_hold_both() {
     all_is_well(&mut pool, &[&a, &b]).await;
 }
 
-/// Jobs come and go on whatever may still be moved; only where nothing else is free one waits, and is told until when.
+/// Somebody submitted the jobs: limits of automation neither delay nor count them. Each takes all GPUs of the pool.
 #[tokio::test(start_paused = true)]
-async fn jobs_begin_on_gpus_that_may_be_moved_while_others_rest() {
+async fn jobs_are_requests_that_no_limit_delays() {
     let pool = Pool::of("demo").await;
-    pool.limit(|limits| limits.per_gpu = Some(2)).await;
+    pool.limit(|limits| (limits.per_gpu, limits.per_plan, limits.hold_s) = (Some(1), Some(4), Some(3600)))
+        .await;
     let clockwork = Clockwork::of(&pool);
-    // Each begins and ends on its GPUs, and these may not be moved again within the hour.
-    for n in 0..3 {
+    for n in 0..5 {
         let name = format!("job-{n}");
-        pool.submit(job(&name, 8, json!({"runs_for": "1h"}))).await;
+        pool.submit(job(&name, 24, json!({"runs_for": "1m"}))).await;
         pool.settles().await;
-        assert_eq!(pool.holders().await, holds(&[(&name, 8)]));
+        assert_eq!(pool.holders().await, holds(&[(&name, 24)]));
         pool.is_done(&name).await;
         pool.settles().await;
     }
-    pool.submit(job("held", 8, json!({"runs_for": "1h"}))).await;
-    pool.submit(job("next", 8, json!({"runs_for": "1h"}))).await;
-    pool.settles().await;
-    assert_eq!(pool.holders().await, holds(&[]));
-    let queue = pool.queue().await;
-    let begins: Vec<_> = queue.waiting.iter().map(|job| job.begins.unwrap()).collect();
-    assert!(begins[0] > queue.now && begins[1] > begins[0], "{queue:#?}");
-    let why = pool.why_waits("held").await;
-    assert!(
-        why.contains("limits") && why.contains(&begins[0].to_string()),
-        "{why}"
+    let limits = pool.composer().limits().await.unwrap();
+    assert_eq!((limits.moved, limits.failed), (0, 0));
+    pool.schedule(window("one", "0 20 * * *", "30 20 * * *", 4)).await;
+    pool.pass_until("2026-03-02T20:05:00Z").await;
+    assert_eq!(
+        pool.holders().await,
+        holds(&[("of-one", 4)]),
+        "nor does a window wait for what jobs moved"
     );
-    let doctor = pool.composer().doctor().await.unwrap();
-    let told = doctor.iter().find(|check| check.name == "queue").unwrap();
-    assert_eq!(told.result, CheckResult::Warning);
-    assert!(
-        told.message.contains("job held waits") && told.message.contains(&begins[0].to_string()),
-        "{told:?}"
-    );
-    assert!(
-        told.hint.as_deref().unwrap().contains("why demand/held"),
-        "{told:?}"
-    );
-
-    pool.pass_until(&begins[0].to_string()).await;
-    pool.settles().await;
-    assert_eq!(pool.holders().await, holds(&[("held", 8)]), "when it was said");
     pool.all_is_well().await;
     clockwork.stop().await;
 }

@@ -4,7 +4,6 @@ use crate::stories::calendar::*;
 use crate::stories::kit::Pool;
 use crate::stories::queueing::job;
 use poolwright_model::id::TenantId;
-use poolwright_service::limits::NewLimits;
 use poolwright_service::tenant::NewTenant;
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -117,61 +116,5 @@ async fn a_tenant_that_holds_more_than_its_share_is_put_back_by_its_weight() {
     pool.settles().await;
     assert_eq!(pool.holders().await, holds(&[("first", 8), ("most", 16)]));
     pool.all_is_well().await;
-    clockwork.stop().await;
-}
-
-/// Six of the fourteen moves of an hour are left, and narrow jobs could have them in each.
-#[tokio::test(start_paused = true)]
-async fn a_wide_job_that_waits_for_moves_is_not_starved_by_narrow_ones() {
-    let pool = Pool::of("demo").await;
-    let limits = NewLimits {
-        per_hour: Some(14),
-        ..NewLimits::default()
-    };
-    pool.composer().set_limits(&limits).await.unwrap();
-    let clockwork = Clockwork::of(&pool);
-    pool.submit(runs("eight", 8, 9)).await;
-    pool.settles().await;
-    pool.submit(urgent(9, runs("wide", 10, 9))).await;
-    pool.submit(urgent(5, runs("six", 6, 9))).await;
-    pool.submit(runs("four", 4, 9)).await;
-    pool.settles().await;
-    assert_eq!(
-        pool.holders().await,
-        holds(&[("eight", 8), ("four", 4)]),
-        "these four leave the wide one its ten moves, and six would not"
-    );
-    assert_eq!(pool.in_line().await, ["wide", "six"]);
-    let queue = pool.queue().await;
-    let begins = queue.waiting[0].begins.unwrap();
-    assert!(queue.waiting[0].because.contains("limits"), "{queue:#?}");
-    pool.pass_until(&begins.to_string()).await;
-    pool.settles().await;
-    assert_eq!(
-        pool.holders().await,
-        holds(&[("eight", 8), ("four", 4), ("wide", 10)])
-    );
-    pool.all_is_well().await;
-    clockwork.stop().await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_job_above_the_limits_says_so_and_keeps_nobody_back() {
-    let pool = Pool::of("demo").await;
-    let limits = NewLimits {
-        per_plan: Some(6),
-        ..NewLimits::default()
-    };
-    pool.composer().set_limits(&limits).await.unwrap();
-    let clockwork = Clockwork::of(&pool);
-    pool.submit(urgent(1, runs("wide", 20, 1))).await;
-    pool.submit(runs("other", 6, 1)).await;
-    pool.settles().await;
-    assert_eq!(pool.holders().await, holds(&[("other", 6)]));
-    let why = pool.why_waits("wide").await;
-    assert!(
-        why.contains("no more than 6 GPUs") && why.contains("limits set"),
-        "{why}"
-    );
     clockwork.stop().await;
 }

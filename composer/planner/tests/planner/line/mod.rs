@@ -1,8 +1,8 @@
 //! The queue before a pool as it is seen: who starts now, and for what the others wait.
 
 mod closures;
-mod moves;
 mod preempting;
+mod retained;
 mod scene;
 
 use poolwright_model::id::DemandId;

@@ -4,7 +4,7 @@ use crate::support::Rack;
 use jiff::{SignedDuration, Timestamp};
 use poolwright_model::id::{DemandId, TenantId};
 use poolwright_planner::queue::{
-    Ahead, Because, Expected, Line, Outlook, Rests, RunningJob, Share, Verdict, WaitingJob,
+    Ahead, Because, Expected, Line, Outlook, RunningJob, Share, Verdict, WaitingJob,
 };
 use poolwright_planner::{Closure, Composition, Demand, PlanInput, Reserved, World};
 use poolwright_sizing::need::Need;
@@ -53,7 +53,6 @@ pub struct Scene {
     pub running: Vec<RunningJob>,
     pub ahead: Vec<Ahead>,
     pub calendars: BTreeSet<DemandId>,
-    pub rests: Rests,
     pub reservations: Vec<(Timestamp, Reserved)>,
     pub ahead_until: Option<Timestamp>,
     pub in_motion: bool,
@@ -70,7 +69,6 @@ impl Scene {
             running: Vec::new(),
             ahead: Vec::new(),
             calendars: BTreeSet::new(),
-            rests: Rests::default(),
             reservations: Vec::new(),
             ahead_until: None,
             in_motion: false,
@@ -158,7 +156,6 @@ impl Scene {
             calendars: self.calendars.clone(),
             fair_share: 2.0,
             in_motion: self.in_motion,
-            rests: self.rests.clone(),
             reservations: self.reservations.clone(),
             closures: self.closures.clone(),
         }
@@ -203,10 +200,6 @@ impl Scene {
     /// The same in hours.
     pub fn begins(&self, waiting: Vec<WaitingJob>) -> Vec<String> {
         self.begins_at(waiting, |span| span.as_hours())
-    }
-
-    pub fn begins_in_minutes(&self, waiting: Vec<WaitingJob>) -> Vec<String> {
-        self.begins_at(waiting, |span| span.as_mins())
     }
 
     pub fn starts(&self, waiting: Vec<WaitingJob>) -> Vec<String> {
