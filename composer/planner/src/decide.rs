@@ -18,7 +18,7 @@
 //! An elastic demand takes as many GPUs as other demands would not lack, and grows once no demand lacks any. It keeps
 //! the GPUs that it has: no other demand takes them.
 
-use crate::capacity::{Capacity, Taken};
+use crate::capacity::Capacity;
 use crate::composition::{Composition, Held};
 use crate::demand::Demand;
 use crate::names::Names;
@@ -26,6 +26,7 @@ use crate::place::{self, Part};
 use crate::plan::{Deferral, Deferred, Plan, PlanInput, Wanted, World};
 use crate::promise::{Guaranteed, Ledger};
 use crate::reads::Reads;
+use crate::room::Taken;
 use crate::survey::{Condition, Survey, way};
 use crate::unplaced::Unplaced;
 use crate::{sequence, suits, why};
@@ -427,7 +428,7 @@ impl<'a, 's> Draft<'a, 's> {
             id: self.names.give(demand.id.as_str()),
             demand: Some(demand.id.clone()),
             tenant: Some(demand.tenant.clone()),
-            host: self.capacity.hosts[part.host].id.clone(),
+            host: self.capacity.host_id(part.host).clone(),
             held: self.held(&part.taken),
             part: number,
             parts: count,
@@ -437,14 +438,20 @@ impl<'a, 's> Draft<'a, 's> {
         parts.collect()
     }
 
-    pub(crate) fn held(&self, taken: &[Taken]) -> Vec<Held> {
-        let held = taken.iter().filter_map(|taken| {
-            let port = self.capacity.hosts[taken.host].ports[taken.port].port;
-            held(self.survey, taken.unit, &port.id)
-        });
+    /// Names the units that were taken.
+    pub(crate) fn held(&mut self, taken: &[Taken]) -> Vec<Held> {
+        let named = self.capacity.name(taken).into_iter();
+        let held = named.filter_map(|(unit, port)| held(self.survey, unit, port));
         let mut held: Vec<Held> = held.collect();
         held.sort_by(|a, b| a.unit.cmp(&b.unit));
         held
+    }
+
+    /// Takes the names back of units that were taken and are put back.
+    pub(crate) fn unname<'h>(&mut self, held: impl IntoIterator<Item = &'h Held>) {
+        let survey = self.survey;
+        let units = held.into_iter().filter_map(|held| survey.unit_place(&held.unit));
+        self.capacity.unname(units);
     }
 
     /// Lets a composition gain or lose GPUs so that it serves its demand again. The first alternative of the
@@ -478,6 +485,7 @@ impl<'a, 's> Draft<'a, 's> {
                     self.changes.composes.push(more);
                     return true;
                 }
+                self.unname(&more);
                 self.capacity.put_back(&taken);
             }
         }
@@ -494,8 +502,8 @@ impl<'a, 's> Draft<'a, 's> {
     /// Where there are GPUs of the kind that a composition has.
     pub(crate) fn shelves_like(&self, composition: &Composition) -> Option<Vec<usize>> {
         let unit = self.survey.unit(&composition.held.first()?.unit)?;
-        let shelves = self.capacity.kinds.get(unit.kind.as_deref()?)?;
-        let enough = |shelf: &&usize| self.capacity.shelves[**shelf].memory >= unit.memory;
+        let shelves = self.capacity.kinds().get(unit.kind.as_deref()?)?;
+        let enough = |shelf: &&usize| self.capacity.shelf(**shelf).memory >= unit.memory;
         Some(shelves.iter().filter(enough).copied().collect())
     }
 }

@@ -1,9 +1,9 @@
 //! Another GPU in the place of one that failed: on the same host and of the same kind, so that the rest stays where it is.
 
-use crate::capacity::Taken;
 use crate::composition::{Composition, Held};
 use crate::decide::{Draft, Wish};
 use crate::demand::Demand;
+use crate::room::Taken;
 use crate::suits;
 
 /// What becomes of one composition.
@@ -45,7 +45,7 @@ impl<'a> Draft<'a, '_> {
         serves
     }
 
-    fn would_serve(&self, wish: &Wish<'a>, demand: &Demand, exchanges: &[Exchange<'a>]) -> bool {
+    fn would_serve(&mut self, wish: &Wish<'a>, demand: &Demand, exchanges: &[Exchange<'a>]) -> bool {
         let after = wish.has.iter().map(|composition| {
             let exchange = exchanges.iter().find(|exchange| exchange.of.id == composition.id);
             let Some(exchange) = exchange else {
@@ -56,6 +56,10 @@ impl<'a> Draft<'a, '_> {
             composition.with(stays.chain(self.held(&exchange.taken)).collect())
         });
         let after: Vec<Composition> = after.collect();
+        for (composition, before) in after.iter().zip(&wish.has) {
+            let comes = composition.held.iter().filter(|held| !before.held.contains(held));
+            self.unname(comes);
+        }
         suits::serves(self.survey, &demand.need, &after.iter().collect::<Vec<_>>())
     }
 

@@ -1,7 +1,7 @@
 //! Picks GPUs for one host: few switches, near ones first, the tightest fit so that unused hosts and switches stay
 //! whole, and within the limits of uplinks.
 
-use crate::capacity::{Capacity, Pick};
+use crate::room::{Pick, Room};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
@@ -27,17 +27,17 @@ pub(crate) struct Cost {
 impl Cost {
     /// Less than this so many GPUs can't cost on a host: all from one switch, the nearest. `None` where the
     /// host reaches none of the shelves.
-    pub fn at_least(capacity: &Capacity<'_>, host: usize, shelves: &[usize], gpus: u32) -> Option<Self> {
-        let room = &capacity.hosts[host];
-        let ports = room.ports.iter().filter(|port| port.free > 0);
-        let hops = ports.flat_map(|port| shelves.iter().filter_map(|shelf| capacity.hops(port, *shelf)));
+    pub fn at_least(room: &Room, host: usize, shelves: &[usize], gpus: u32) -> Option<Self> {
+        let at = &room.hosts[host];
+        let ports = at.ports.iter().filter(|port| port.free > 0);
+        let hops = ports.flat_map(|port| shelves.iter().filter_map(|shelf| room.hops(port, *shelf)));
         let nearest = hops.min()?;
-        let largest = shelves.iter().map(|shelf| capacity.shelves[*shelf].size).max()?;
+        let largest = shelves.iter().map(|shelf| room.shelf(*shelf).size).max()?;
         Some(Self {
             switches: 1,
             hops: nearest * gpus,
-            unsure: room.unsure,
-            slots_left: room.free() - i64::from(gpus) - i64::from(largest - 1),
+            unsure: at.unsure,
+            slots_left: at.free() - i64::from(gpus) - i64::from(largest - 1),
             gpus_left: 0,
             host: 0,
         })
@@ -59,13 +59,13 @@ struct Offer<'c> {
 
 /// Finds as many of the wanted GPUs as one host can have. Takes from few switches: from one that has
 /// all that is still wanted, the nearest and tightest of them, else from the one that gives most.
-pub(crate) fn fill(capacity: &Capacity<'_>, host: usize, shelves: &[usize], want: u32) -> Fit {
-    let room = &capacity.hosts[host];
+pub(crate) fn fill(room: &Room, host: usize, shelves: &[usize], want: u32) -> Fit {
+    let at = &room.hosts[host];
     let mut free = Free {
-        slots: room.ports.iter().map(|port| port.free).collect(),
+        slots: at.ports.iter().map(|port| port.free).collect(),
         crossed: Vec::new(),
     };
-    let mut places = offers(capacity, host, shelves);
+    let mut places = offers(room, host, shelves);
     let mut fit = Fit {
         host,
         picks: Vec::new(),
@@ -73,20 +73,20 @@ pub(crate) fn fill(capacity: &Capacity<'_>, host: usize, shelves: &[usize], want
         cost: Cost {
             switches: 0,
             hops: 0,
-            unsure: room.unsure,
-            slots_left: room.free(),
+            unsure: at.unsure,
+            slots_left: at.free(),
             gpus_left: 0,
             host,
         },
     };
     while fit.gpus < want {
-        let Some((place, draw)) = best_draw(capacity, &places, &free, want - fit.gpus) else {
+        let Some((place, draw)) = best_draw(room, &places, &free, want - fit.gpus) else {
             break;
         };
         places.remove(&place);
         for pick in &draw.picks {
-            let crossing = capacity.crossing(&room.ports[pick.port], pick.shelf);
-            free.take(pick, capacity.shelves[pick.shelf].size, crossing);
+            let crossing = room.crossing(&at.ports[pick.port], pick.shelf);
+            free.take(pick, room.shelf(pick.shelf).size, crossing);
         }
         fit.gpus += draw.gpus;
         fit.cost.switches += 1;
@@ -95,11 +95,11 @@ pub(crate) fn fill(capacity: &Capacity<'_>, host: usize, shelves: &[usize], want
         fit.cost.slots_left -= i64::from(draw.gpus);
         fit.picks.extend(draw.picks);
     }
-    drop_superfluous(capacity, &mut fit, want);
+    drop_superfluous(room, &mut fit, want);
     fit
 }
 
-/// The free slots of a host, and the uplink capacity that its picks take.
+/// The free slots of a host, and the uplink room that its picks take.
 #[derive(Clone)]
 struct Free {
     slots: Vec<i64>,
@@ -109,11 +109,11 @@ struct Free {
 
 impl Free {
     /// Units of an offer for which there are slots, and room in uplinks.
-    fn units(&self, capacity: &Capacity<'_>, offer: &Offer<'_>) -> usize {
+    fn units(&self, room: &Room, offer: &Offer<'_>) -> usize {
         let slots = self.slots[offer.port] / i64::from(offer.size);
         let across = offer.crossing.iter().map(|(uplink, gpus)| {
             let crossed = self.crossed.iter().find(|(known, _)| known == uplink);
-            let left = capacity.uplinks[*uplink] - crossed.map_or(0, |(_, gpus)| *gpus);
+            let left = room.uplinks[*uplink] - crossed.map_or(0, |(_, gpus)| *gpus);
             left.div_euclid(i64::from(*gpus))
         });
         usize::try_from(across.fold(slots, i64::min)).unwrap_or(0)
@@ -142,20 +142,19 @@ struct Place<'c> {
 }
 
 /// What a host's ports reach, by switch.
-fn offers<'c>(capacity: &'c Capacity<'_>, host: usize, shelves: &[usize]) -> BTreeMap<usize, Place<'c>> {
+fn offers<'c>(room: &'c Room, host: usize, shelves: &[usize]) -> BTreeMap<usize, Place<'c>> {
     let mut places: BTreeMap<usize, Place<'c>> = BTreeMap::new();
-    for (port, room) in capacity.hosts[host].ports.iter().enumerate() {
+    for (port, at) in room.hosts[host].ports.iter().enumerate() {
         let in_reach = shelves.iter().filter_map(|shelf| {
-            let size = capacity.shelves[*shelf].size;
-            let fits = capacity.shelves[*shelf].units_left() > 0 && room.free >= i64::from(size);
-            Some((*shelf, size, capacity.hops(room, *shelf).filter(|_| fits)?))
+            let size = room.shelf(*shelf).size;
+            let fits = room.units_left(*shelf) > 0 && at.free >= i64::from(size);
+            Some((*shelf, size, room.hops(at, *shelf).filter(|_| fits)?))
         });
         let in_reach: Vec<_> = in_reach.collect();
         for (shelf, size, hops) in in_reach.iter().copied() {
-            let at = &capacity.shelves[shelf];
-            let place = places.entry(at.place).or_default();
+            let place = places.entry(room.shelf(shelf).place).or_default();
             if place.offers.iter().all(|offer| offer.shelf != shelf) {
-                place.gpus += at.gpus_left();
+                place.gpus += room.gpus_left(shelf);
             }
             place.hops = if place.offers.is_empty() {
                 hops
@@ -168,7 +167,7 @@ fn offers<'c>(capacity: &'c Capacity<'_>, host: usize, shelves: &[usize]) -> BTr
                 choices: in_reach.len(),
                 port,
                 shelf,
-                crossing: capacity.crossing(room, shelf),
+                crossing: room.crossing(at, shelf),
             });
         }
     }
@@ -177,7 +176,7 @@ fn offers<'c>(capacity: &'c Capacity<'_>, host: usize, shelves: &[usize]) -> BTr
 
 /// What the best switch gives, and which that is; of equals the first.
 fn best_draw(
-    capacity: &Capacity<'_>,
+    room: &Room,
     places: &BTreeMap<usize, Place<'_>>,
     free: &Free,
     want: u32,
@@ -188,7 +187,7 @@ fn best_draw(
         if best.as_ref().is_some_and(beaten) {
             continue;
         }
-        let draw = draw(capacity, &place.offers, free, want);
+        let draw = draw(room, &place.offers, free, want);
         let better = best
             .as_ref()
             .is_none_or(|(_, best)| draw.rank(want) < best.rank(want));
@@ -236,19 +235,19 @@ impl Draw {
 
 /// Draws from one switch, near before far. Of units of several sizes first the largest that are not too
 /// large, then the smallest that are; where that leaves no room for a large one, the large ones first.
-fn draw(capacity: &Capacity<'_>, offers: &[Offer<'_>], free: &Free, want: u32) -> Draw {
+fn draw(room: &Room, offers: &[Offer<'_>], free: &Free, want: u32) -> Draw {
     let near = |offer: &Offer<'_>| (offer.hops, offer.choices, offer.port, offer.shelf);
     let mut offers = offers.to_vec();
     offers.sort_by_key(|offer| match offer.size > want {
         false => (false, u32::MAX - offer.size, near(offer)),
         true => (true, offer.size, near(offer)),
     });
-    let fitting = draw_in_order(capacity, &offers, free, want);
+    let fitting = draw_in_order(room, &offers, free, want);
     if fitting.gpus >= want || offers.iter().all(|offer| offer.size == offers[0].size) {
         return fitting;
     }
     offers.sort_by_key(|offer| (Reverse(offer.size), near(offer)));
-    let large = draw_in_order(capacity, &offers, free, want);
+    let large = draw_in_order(room, &offers, free, want);
     if large.rank(want) < fitting.rank(want) {
         large
     } else {
@@ -256,7 +255,7 @@ fn draw(capacity: &Capacity<'_>, offers: &[Offer<'_>], free: &Free, want: u32) -
     }
 }
 
-fn draw_in_order(capacity: &Capacity<'_>, offers: &[Offer<'_>], free: &Free, want: u32) -> Draw {
+fn draw_in_order(room: &Room, offers: &[Offer<'_>], free: &Free, want: u32) -> Draw {
     let mut free = free.clone();
     let mut drawn: BTreeMap<usize, usize> = BTreeMap::new();
     let mut result = Draw {
@@ -270,9 +269,9 @@ fn draw_in_order(capacity: &Capacity<'_>, offers: &[Offer<'_>], free: &Free, wan
             break;
         }
         let units = drawn.entry(offer.shelf).or_default();
-        let there = capacity.shelves[offer.shelf].units_left() - *units;
+        let there = room.units_left(offer.shelf) - *units;
         let wanted = (want - result.gpus).div_ceil(offer.size) as usize;
-        let take = there.min(free.units(capacity, offer)).min(wanted);
+        let take = there.min(free.units(room, offer)).min(wanted);
         if take == 0 {
             continue;
         }
@@ -290,17 +289,17 @@ fn draw_in_order(capacity: &Capacity<'_>, offers: &[Offer<'_>], free: &Free, wan
     }
     drawn.retain(|_, units| *units > 0);
     let left = drawn.iter().map(|(shelf, units)| {
-        let shelf = &capacity.shelves[*shelf];
-        shelf.gpus_left() - u32::try_from(*units).unwrap_or(u32::MAX) * shelf.size
+        let units = u32::try_from(*units).unwrap_or(u32::MAX);
+        room.gpus_left(*shelf) - units * room.shelf(*shelf).size
     });
     result.left = left.sum();
     result
 }
 
 /// Where units hold several GPUs, a later large one may have made an earlier small one needless.
-fn drop_superfluous(capacity: &Capacity<'_>, fit: &mut Fit, want: u32) {
+fn drop_superfluous(room: &Room, fit: &mut Fit, want: u32) {
     for pick in &mut fit.picks {
-        let size = capacity.shelves[pick.shelf].size;
+        let size = room.shelf(pick.shelf).size;
         while pick.units > 0 && fit.gpus >= want.saturating_add(size) {
             pick.units -= 1;
             fit.gpus -= size;

@@ -51,6 +51,7 @@ mod exchange;
 mod fill;
 mod names;
 mod place;
+mod room;
 mod sequence;
 mod suits;
 mod survey;

@@ -16,8 +16,8 @@
 //!
 //! Units that need nothing done come before dirty ones, and those before units that this plan releases.
 
-use crate::capacity::{Capacity, Taken};
 use crate::fill::{Cost, Fit, fill};
+use crate::room::{Room, Taken};
 use poolwright_sizing::need::{GpuSet, Need};
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
@@ -30,26 +30,26 @@ pub(crate) struct Part {
 }
 
 /// Takes what a need asks for; `None`, and nothing taken, where that is not possible.
-pub(crate) fn serve(capacity: &mut Capacity<'_>, need: &Need) -> Option<Vec<Part>> {
+pub(crate) fn serve(room: &mut Room, need: &Need) -> Option<Vec<Part>> {
     let tried_at_once = match need.elastic {
         true => 1,
         false => need.alternatives.len().max(1),
     };
     let mut sets = need.alternatives.chunks(tried_at_once);
-    sets.find_map(|sets| serve_by_any(capacity, sets, need.spannable))
+    sets.find_map(|sets| serve_by_any(room, sets, need.spannable))
 }
 
-fn serve_by_any(capacity: &mut Capacity<'_>, sets: &[GpuSet], spannable: bool) -> Option<Vec<Part>> {
+fn serve_by_any(room: &mut Room, sets: &[GpuSet], spannable: bool) -> Option<Vec<Part>> {
     for set in sets {
-        for shelves in shelves_for(capacity, set) {
-            if let Some(part) = on_one_host(capacity, &shelves, set.count) {
+        for shelves in shelves_for(room, set) {
+            if let Some(part) = on_one_host(room, &shelves, set.count) {
                 return Some(vec![part]);
             }
         }
     }
     for set in sets.iter().filter(|_| spannable) {
-        for shelves in shelves_for(capacity, set) {
-            if let Some(parts) = over_hosts(capacity, &shelves, set) {
+        for shelves in shelves_for(room, set) {
+            if let Some(parts) = over_hosts(room, &shelves, set) {
                 return Some(parts);
             }
         }
@@ -58,23 +58,18 @@ fn serve_by_any(capacity: &mut Capacity<'_>, sets: &[GpuSet], spannable: bool) -
 }
 
 /// Takes more GPUs for a host that has some already.
-pub(crate) fn more_on(
-    capacity: &mut Capacity<'_>,
-    host: usize,
-    shelves: &[usize],
-    gpus: u32,
-) -> Option<Vec<Taken>> {
-    let fit = fill(capacity, host, shelves, gpus);
-    (fit.gpus >= gpus).then(|| capacity.take(host, &fit.picks))
+pub(crate) fn more_on(room: &mut Room, host: usize, shelves: &[usize], gpus: u32) -> Option<Vec<Taken>> {
+    let fit = fill(room, host, shelves, gpus);
+    (fit.gpus >= gpus).then(|| room.take(host, &fit.picks))
 }
 
 /// The shelves that suit a set: one list a kind, in the order in which kinds are tried.
-pub(crate) fn shelves_for(capacity: &Capacity<'_>, set: &GpuSet) -> Vec<Vec<usize>> {
+pub(crate) fn shelves_for(room: &Room, set: &GpuSet) -> Vec<Vec<usize>> {
     let mut kinds: Vec<(_, &String, Vec<usize>)> = Vec::new();
-    for (kind, shelves) in &capacity.kinds {
-        let enough = |shelf: &&usize| set.admits(Some(kind), capacity.shelves[**shelf].memory);
+    for (kind, shelves) in room.kinds() {
+        let enough = |shelf: &&usize| set.admits(Some(kind), room.shelf(**shelf).memory);
         let shelves: Vec<usize> = shelves.iter().filter(enough).copied().collect();
-        if let Some(smallest) = shelves.iter().map(|shelf| capacity.shelves[*shelf].memory).min() {
+        if let Some(smallest) = shelves.iter().map(|shelf| room.shelf(*shelf).memory).min() {
             kinds.push((smallest, kind, shelves));
         }
     }
@@ -83,8 +78,8 @@ pub(crate) fn shelves_for(capacity: &Capacity<'_>, set: &GpuSet) -> Vec<Vec<usiz
 }
 
 /// Takes so many GPUs for the host that they suit best.
-fn on_one_host(capacity: &mut Capacity<'_>, shelves: &[usize], gpus: u32) -> Option<Part> {
-    if gpus_left(capacity, shelves) < gpus {
+fn on_one_host(room: &mut Room, shelves: &[usize], gpus: u32) -> Option<Part> {
+    if gpus_left(room, shelves) < gpus {
         return None;
     }
     let one = Portion {
@@ -92,44 +87,41 @@ fn on_one_host(capacity: &mut Capacity<'_>, shelves: &[usize], gpus: u32) -> Opt
         least: gpus,
         group: 1,
     };
-    let (_, best) = best_host(capacity, shelves, one, &BTreeSet::new())?;
+    let (_, best) = best_host(room, shelves, one, &BTreeSet::new())?;
     Some(Part {
         host: best.host,
-        taken: capacity.take(best.host, &best.picks),
+        taken: room.take(best.host, &best.picks),
     })
 }
 
 /// Takes a set for several hosts, whole groups on each: the host that takes most first.
-pub(crate) fn over_hosts(capacity: &mut Capacity<'_>, shelves: &[usize], set: &GpuSet) -> Option<Vec<Part>> {
-    if gpus_left(capacity, shelves) < set.count {
+pub(crate) fn over_hosts(room: &mut Room, shelves: &[usize], set: &GpuSet) -> Option<Vec<Part>> {
+    if gpus_left(room, shelves) < set.count {
         return None;
     }
-    let (mut parts, missing) = as_many_as_possible(capacity, shelves, set, BTreeSet::new());
+    let (mut parts, missing) = as_many_as_possible(room, shelves, set, BTreeSet::new());
     if missing == 0 {
-        put_back_superfluous(capacity, &mut parts, set);
+        put_back_superfluous(room, &mut parts, set);
         return Some(parts);
     }
-    parts.iter().for_each(|part| capacity.put_back(&part.taken));
+    parts.iter().for_each(|part| room.put_back(&part.taken));
     None
 }
 
 /// Where units hold several GPUs, a later part may have made units of an earlier one needless.
-fn put_back_superfluous(capacity: &mut Capacity<'_>, parts: &mut Vec<Part>, set: &GpuSet) {
+fn put_back_superfluous(room: &mut Room, parts: &mut Vec<Part>, set: &GpuSet) {
     let group = set.group.max(1);
     let whole = |gpus: u32| gpus / group * group;
-    let gpus = |capacity: &Capacity<'_>, part: &Part| -> u32 {
-        part.taken.iter().map(|taken| capacity.gpus_of(taken.unit)).sum()
-    };
-    let mut all: u32 = parts.iter().map(|part| whole(gpus(capacity, part))).sum();
+    let mut all: u32 = parts.iter().map(|part| whole(room.gpus_of(&part.taken))).sum();
     for part in parts.iter_mut() {
-        let mut here = gpus(capacity, part);
+        let mut here = room.gpus_of(&part.taken);
         part.taken.retain(|taken| {
-            let less = here - capacity.gpus_of(taken.unit);
+            let less = here - room.shelf(taken.shelf).size;
             let needed = all - whole(here) + whole(less) < set.count;
             if !needed {
                 all -= whole(here) - whole(less);
                 here = less;
-                capacity.put_back(std::slice::from_ref(taken));
+                room.put_back(std::slice::from_ref(taken));
             }
             needed
         });
@@ -139,7 +131,7 @@ fn put_back_superfluous(capacity: &mut Capacity<'_>, parts: &mut Vec<Part>, set:
 
 /// Takes as many GPUs of a set as can be had over several hosts but these, and says how many are missing.
 pub(crate) fn as_many_as_possible(
-    capacity: &mut Capacity<'_>,
+    room: &mut Room,
     shelves: &[usize],
     set: &GpuSet,
     but: BTreeSet<usize>,
@@ -152,14 +144,14 @@ pub(crate) fn as_many_as_possible(
             least: 1,
             group: set.group.max(1),
         };
-        let Some((gpus, fit)) = best_host(capacity, shelves, portion, &used) else {
+        let Some((gpus, fit)) = best_host(room, shelves, portion, &used) else {
             break;
         };
         used.insert(fit.host);
         missing -= gpus.min(missing);
         parts.push(Part {
             host: fit.host,
-            taken: capacity.take(fit.host, &fit.picks),
+            taken: room.take(fit.host, &fit.picks),
         });
     }
     (parts, missing)
@@ -180,27 +172,22 @@ impl Portion {
 }
 
 /// The host that can have most of a portion, and of equals the one that costs least; with how many it can have.
-fn best_host(
-    capacity: &Capacity<'_>,
-    shelves: &[usize],
-    portion: Portion,
-    but: &BTreeSet<usize>,
-) -> Option<(u32, Fit)> {
+fn best_host(room: &Room, shelves: &[usize], portion: Portion, but: &BTreeSet<usize>) -> Option<(u32, Fit)> {
     let stocked = shelves
         .iter()
         .copied()
-        .filter(|shelf| capacity.shelves[*shelf].units_left() > 0);
+        .filter(|shelf| room.units_left(*shelf) > 0);
     let stocked: Vec<usize> = stocked.collect();
     let rank = |gpus: u32, cost: Cost| (Reverse(gpus), cost);
     let mut best: Option<(u32, Fit)> = None;
-    for host in capacity.sorts_of_hosts(but) {
-        let room = u32::try_from(capacity.hosts[host].free()).unwrap_or(u32::MAX);
-        let most = portion.whole(portion.most.min(room));
+    for host in room.sorts_of_hosts(but) {
+        let free = u32::try_from(room.hosts[host].free()).unwrap_or(u32::MAX);
+        let most = portion.whole(portion.most.min(free));
         if most < portion.least {
             continue;
         }
         // Most hosts are told apart by a look at what they could be given at best.
-        let Some(bound) = Cost::at_least(capacity, host, &stocked, most) else {
+        let Some(bound) = Cost::at_least(room, host, &stocked, most) else {
             continue;
         };
         if best
@@ -209,7 +196,7 @@ fn best_host(
         {
             continue;
         }
-        let (gpus, fit) = fill_groups(capacity, host, &stocked, portion, most);
+        let (gpus, fit) = fill_groups(room, host, &stocked, portion, most);
         let better = best
             .as_ref()
             .is_none_or(|(g, f)| rank(gpus, fit.cost) < rank(*g, f.cost));
@@ -221,24 +208,18 @@ fn best_host(
 }
 
 /// How many GPUs in whole groups a host can take, and how.
-fn fill_groups(
-    capacity: &Capacity<'_>,
-    host: usize,
-    shelves: &[usize],
-    portion: Portion,
-    most: u32,
-) -> (u32, Fit) {
-    let fit = fill(capacity, host, shelves, most);
+fn fill_groups(room: &Room, host: usize, shelves: &[usize], portion: Portion, most: u32) -> (u32, Fit) {
+    let fit = fill(room, host, shelves, most);
     let count = portion.whole(fit.gpus).min(portion.most);
     if fit.gpus <= count {
         return (count, fit);
     }
     // More than whole groups, be it that the last group has no room or that units are large.
-    let fit = fill(capacity, host, shelves, count);
+    let fit = fill(room, host, shelves, count);
     (portion.whole(fit.gpus).min(count), fit)
 }
 
-pub(crate) fn gpus_left(capacity: &Capacity<'_>, shelves: &[usize]) -> u32 {
-    let left = shelves.iter().map(|shelf| capacity.shelves[*shelf].gpus_left());
+pub(crate) fn gpus_left(room: &Room, shelves: &[usize]) -> u32 {
+    let left = shelves.iter().map(|shelf| room.gpus_left(*shelf));
     left.fold(0, u32::saturating_add)
 }

@@ -1,11 +1,11 @@
 //! Giving a demand more beside what it has: where it has parts on several hosts, and where a part of it is better than
 //! nothing. What it has stays where it is.
 
-use crate::capacity::Taken;
 use crate::composition::{Composition, Held};
 use crate::decide::{Draft, Enough, Wish};
 use crate::demand::Demand;
 use crate::place::{self, Part};
+use crate::room::Taken;
 use crate::suits;
 use poolwright_sizing::need::GpuSet;
 use std::collections::BTreeSet;
@@ -95,8 +95,7 @@ impl<'a> Draft<'a, '_> {
             gain.missing = missing;
             if !wish.demand.need.spannable {
                 for part in parts.drain(1..) {
-                    let gpus = part.taken.iter().map(|taken| self.capacity.gpus_of(taken.unit));
-                    gain.missing += gpus.sum::<u32>();
+                    gain.missing += self.capacity.gpus_of(&part.taken);
                     self.capacity.put_back(&part.taken);
                 }
             }
@@ -131,6 +130,9 @@ impl<'a> Draft<'a, '_> {
             });
             let whole: Vec<Composition> = whole.chain(parts.iter().cloned()).collect();
             if !suits::serves(self.survey, &demand.need, &whole.iter().collect::<Vec<_>>()) {
+                more.iter()
+                    .chain(&parts)
+                    .for_each(|gained| self.unname(&gained.held));
                 return false;
             }
         }

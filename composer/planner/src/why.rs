@@ -1,11 +1,12 @@
 //! Why a need can't be placed, found when its turn came and it couldn't; and what would help.
 
-use crate::capacity::{Capacity, HostRoom};
+use crate::capacity::Capacity;
 use crate::composition::Composition;
 use crate::decide::{Changes, owners};
 use crate::demand::Demand;
 use crate::fill::fill;
 use crate::place;
+use crate::room::{HostRoom, Room};
 use crate::survey::{Closed, Condition, Survey, UnitFacts};
 use crate::unplaced::{Busy, Help, Holder, Reason, Tried, Unplaced};
 use poolwright_model::id::CompositionId;
@@ -226,11 +227,11 @@ fn no_room(
     let free_slots = capacity.hosts.iter().map(HostRoom::free).max().unwrap_or(0);
     let best = u32::try_from(free_slots).unwrap_or(u32::MAX);
     if best < on_one {
-        let slots = |host: &HostRoom<'_>| -> u32 { host.ports.iter().map(|room| room.port.slots).sum() };
+        let slots = |host: usize| -> u32 { capacity.ports_of(host).iter().map(|port| port.slots).sum() };
         return Reason::NoHostWithSlots {
             needed: on_one,
             best,
-            largest: capacity.hosts.iter().map(slots).max().unwrap_or(0),
+            largest: (0..capacity.hosts.len()).map(slots).max().unwrap_or(0),
         };
     }
     let shelves = shelves_of(capacity, set, &kind);
@@ -239,7 +240,7 @@ fn no_room(
             let ports = &capacity.hosts[host].ports;
             ports.iter().any(|room| capacity.hops(room, **shelf).is_some())
         });
-        in_reach.map(|shelf| capacity.shelves[*shelf].gpus_left()).sum()
+        in_reach.map(|shelf| capacity.gpus_left(*shelf)).sum()
     };
     let together = (0..capacity.hosts.len()).map(within).max().unwrap_or(0);
     if together < on_one {
@@ -273,7 +274,7 @@ fn no_room(
     let ever = |kind: &String| uplinks::ever(survey, capacity, &shelves_of(capacity, set, kind), spannable);
     Reason::Uplinks {
         ever: capacity
-            .kinds
+            .kinds()
             .keys()
             .filter(suitable)
             .map(ever)
@@ -287,14 +288,14 @@ fn no_room(
     }
 }
 
-fn shelves_of(capacity: &Capacity<'_>, set: &GpuSet, kind: &str) -> Vec<usize> {
-    let shelves = capacity.kinds.get(kind).into_iter().flatten();
-    let enough = |shelf: &&usize| capacity.shelves[**shelf].memory >= set.min_memory_per_gpu;
+fn shelves_of(capacity: &Room, set: &GpuSet, kind: &str) -> Vec<usize> {
+    let shelves = capacity.kinds().get(kind).into_iter().flatten();
+    let enough = |shelf: &&usize| capacity.shelf(**shelf).memory >= set.min_memory_per_gpu;
     shelves.filter(enough).copied().collect()
 }
 
 /// Whether the set would fit on several hosts.
-fn would_span(capacity: &mut Capacity<'_>, set: &GpuSet) -> bool {
+fn would_span(capacity: &mut Room, set: &GpuSet) -> bool {
     place::shelves_for(capacity, set).iter().any(|shelves| {
         let Some(parts) = place::over_hosts(capacity, shelves, set) else {
             return false;

@@ -1,9 +1,9 @@
 //! Serving a demand within what its tenant may hold, and beside what others are guaranteed and want.
 
 use super::{Draft, Enough, Turns, Wish};
-use crate::capacity::{Capacity, Taken};
 use crate::demand::Demand;
 use crate::place;
+use crate::room::{Room, Taken};
 use crate::unplaced::{Help, Reason, Tried, Unplaced};
 use crate::why;
 use poolwright_sizing::need::{GpuSet, Need};
@@ -103,8 +103,7 @@ impl<'a> Draft<'a, '_> {
             return Err(why.clone());
         };
         parts.iter().for_each(|part| self.capacity.put_back(&part.taken));
-        let left = aside.taken.iter().map(|taken| self.capacity.gpus_of(taken.unit));
-        let gpus: u32 = left.sum();
+        let gpus = self.capacity.gpus_of(&aside.taken);
         let tried = demand.need.alternatives.iter().map(|set| Tried {
             set: set.clone(),
             reason: Reason::Promised {
@@ -168,7 +167,7 @@ impl<'a> Draft<'a, '_> {
 }
 
 /// As many GPUs of a need's best alternative as there are.
-fn some_of(capacity: &mut Capacity<'_>, need: &Need) -> Vec<Taken> {
+fn some_of(capacity: &mut Room, need: &Need) -> Vec<Taken> {
     let Some(set) = need.best() else { return Vec::new() };
     let single = GpuSet {
         group: 1,

@@ -1,7 +1,7 @@
 //! To which ports of a host GPUs go that are asked for by name.
 
 use super::Refusal;
-use crate::capacity::{Capacity, PortRoom};
+use crate::capacity::Capacity;
 use crate::composition::Composition;
 use crate::survey::Survey;
 use crate::uplinks::FullUplink;
@@ -61,9 +61,10 @@ pub(super) fn choose<'a>(
     goes: &[Composition],
 ) -> Result<Vec<(usize, &'a HostPortId)>, Refusal> {
     let capacity = Capacity::of(survey);
-    let room = capacity.host_place(host).map(|at| &capacity.hosts[at]);
-    let ports = || room.iter().flat_map(|room| &room.ports);
-    let mut free: Vec<i64> = ports().map(|port| port.free).collect();
+    let at = capacity.host_place(host);
+    let room = at.map(|at| &capacity.hosts[at]);
+    let mut free: Vec<i64> =
+        room.map_or_else(Vec::new, |room| room.ports.iter().map(|port| port.free).collect());
     let mut freed: BTreeMap<&HostPortId, i64> = BTreeMap::new();
     for held in goes.iter().flat_map(|c| &c.held) {
         *freed.entry(&held.host_port).or_default() += i64::from(held.slots());
@@ -72,7 +73,7 @@ pub(super) fn choose<'a>(
     let mut placed = Vec::new();
     for unit in units {
         let first = || survey.units[*unit].gpus[0].id.clone();
-        let reach = reach(&capacity, ports(), *unit);
+        let reach = reach(&capacity, at, *unit);
         if reach.is_empty() {
             let (gpu, host) = (first(), host.clone());
             return Err(Refusal::NotReachable { gpu, host });
@@ -93,10 +94,10 @@ pub(super) fn choose<'a>(
                 Err(uplink) => full = full.or(Some(uplink)),
             }
         }
-        let Some((at, port)) = chosen else {
+        let Some((place, port)) = chosen else {
             if let Some(uplink) = full {
                 let all = units.iter().flat_map(|unit| {
-                    let nearest = self::reach(&capacity, ports(), *unit).into_iter().next();
+                    let nearest = self::reach(&capacity, at, *unit).into_iter().next();
                     nearest.map_or(&[][..], |(_, _, crossing)| crossing)
                 });
                 let gpus = all.filter(|(at, _)| *at == uplink).map(|(_, gpus)| gpus).sum();
@@ -111,7 +112,7 @@ pub(super) fn choose<'a>(
                 free: u32::try_from(room.map_or(0, |room| room.free())).unwrap_or(u32::MAX),
             });
         };
-        free[at] -= size;
+        free[place] -= size;
         placed.push((*unit, port));
     }
     Ok(placed)
@@ -120,16 +121,14 @@ pub(super) fn choose<'a>(
 /// A port by its place among those of the host, and the uplinks that are crossed from there, with how many GPUs.
 type Reached<'c, 'a> = (usize, &'a HostPortId, &'c [(usize, u32)]);
 
-/// Ports that reach a unit, the nearest first, with the uplinks that are crossed then.
-fn reach<'c, 'a: 'c>(
-    capacity: &'c Capacity<'a>,
-    ports: impl Iterator<Item = &'c PortRoom<'a>>,
-    unit: usize,
-) -> Vec<Reached<'c, 'a>> {
-    let reach = ports.enumerate().filter_map(|(at, port)| {
+/// Ports of a host that reach a unit, the nearest first, with the uplinks that are crossed then.
+fn reach<'c, 'a>(capacity: &'c Capacity<'a>, host: Option<usize>, unit: usize) -> Vec<Reached<'c, 'a>> {
+    let Some(host) = host else { return Vec::new() };
+    let ports = capacity.hosts[host].ports.iter().zip(capacity.ports_of(host));
+    let reach = ports.enumerate().filter_map(|(at, (room, port))| {
         let shelf = capacity.shelf_of(unit)?;
-        let hops = capacity.hops(port, shelf)?;
-        Some((hops, at, &port.port.id, capacity.crossing(port, shelf)))
+        let hops = capacity.hops(room, shelf)?;
+        Some((hops, at, &port.id, capacity.crossing(room, shelf)))
     });
     let mut reach: Vec<_> = reach.collect();
     reach.sort();

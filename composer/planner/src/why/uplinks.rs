@@ -1,10 +1,12 @@
 //! Whether the capacity of uplinks keeps a need from being served, and which change would help.
 
-use crate::capacity::{Capacity, PortRoom};
+use crate::capacity::Capacity;
 use crate::place::{self, Part};
+use crate::room::{PortRoom, Room};
 use crate::survey::Survey;
 use crate::unplaced::Help;
 use crate::uplinks::FullUplink;
+use poolwright_model::topology::HostPort;
 use poolwright_sizing::need::{GpuSet, Need};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -41,14 +43,11 @@ pub(super) fn in_the_way(
     full.collect()
 }
 
-fn crossed(capacity: &Capacity<'_>, parts: &[Part]) -> BTreeMap<usize, u32> {
+fn crossed(capacity: &Room, parts: &[Part]) -> BTreeMap<usize, u32> {
     let mut crossed = BTreeMap::new();
     for taken in parts.iter().flat_map(|part| &part.taken) {
         let port = &capacity.hosts[taken.host].ports[taken.port];
-        let crossing = capacity
-            .shelf_of(taken.unit)
-            .map(|shelf| capacity.crossing(port, shelf));
-        for (uplink, gpus) in crossing.into_iter().flatten() {
+        for (uplink, gpus) in capacity.crossing(port, taken.shelf) {
             *crossed.entry(*uplink).or_default() += *gpus;
         }
     }
@@ -61,32 +60,39 @@ pub(super) fn ever(survey: &Survey<'_>, capacity: &Capacity<'_>, shelves: &[usiz
     let mut all: BTreeMap<usize, u32> = shelves.iter().map(|shelf| (*shelf, 0)).collect();
     for unit in 0..survey.units.len() {
         if let Some(gpus) = capacity.shelf_of(unit).and_then(|shelf| all.get_mut(&shelf)) {
-            *gpus += capacity.gpus_of(unit);
+            *gpus += u32::try_from(survey.units[unit].gpus.len()).unwrap_or(u32::MAX);
         }
     }
     let none = BTreeSet::new();
     let hosts = capacity.sorts_of_hosts(&none);
-    let ports = |host: usize| capacity.hosts[host].ports.iter();
+    let ports = |host: usize| {
+        let rooms = capacity.hosts[host].ports.iter();
+        rooms.zip(capacity.ports_of(host).iter().copied())
+    };
     if spread {
-        let sites: BTreeMap<usize, &PortRoom<'_>> =
-            hosts.flat_map(ports).map(|port| (port.site, port)).collect();
-        let ports: Vec<&PortRoom<'_>> = sites.into_values().collect();
+        let sites: BTreeMap<usize, Port<'_>> =
+            hosts.flat_map(ports).map(|port| (port.0.site, port)).collect();
+        let ports: Vec<Port<'_>> = sites.into_values().collect();
         return most_at(survey, capacity, &ports, &all);
     }
     let most = hosts.map(|host| most_at(survey, capacity, &ports(host).collect::<Vec<_>>(), &all));
     most.max().unwrap_or(0)
 }
 
+type Port<'p> = (&'p PortRoom, &'p HostPort);
+
 fn most_at(
     survey: &Survey<'_>,
     capacity: &Capacity<'_>,
-    ports: &[&PortRoom<'_>],
+    ports: &[Port<'_>],
     all: &BTreeMap<usize, u32>,
 ) -> u32 {
     let (mut near, mut far) = (0_u32, 0_u32);
     for (shelf, gpus) in all {
-        let reach = ports.iter().filter(|port| capacity.hops(port, *shelf).is_some());
-        let mut crossings = reach.map(|port| capacity.crossing(port, *shelf)).peekable();
+        let reach = ports
+            .iter()
+            .filter(|(port, _)| capacity.hops(port, *shelf).is_some());
+        let mut crossings = reach.map(|(port, _)| capacity.crossing(port, *shelf)).peekable();
         if crossings.peek().is_none() {
             continue;
         }
@@ -99,17 +105,17 @@ fn most_at(
         match by_port.collect::<Option<Vec<u32>>>() {
             None => near = near.saturating_add(*gpus),
             Some(units) => {
-                let size = capacity.shelves[*shelf].size;
+                let size = capacity.shelf(*shelf).size;
                 let units = units.into_iter().fold(0, u32::saturating_add);
                 far = far.saturating_add(units.saturating_mul(size).min(*gpus));
             }
         }
     }
     // Of boards some GPUs may be near.
-    let single = all.keys().all(|shelf| capacity.shelves[*shelf].size == 1);
+    let single = all.keys().all(|shelf| capacity.shelf(*shelf).size == 1);
     let of_ports = ports
         .iter()
-        .map(|port| survey.load.of_port(port.port).map(|uplink| uplink.most));
+        .map(|(_, port)| survey.load.of_port(port).map(|uplink| uplink.most));
     if let (true, Some(of_ports)) = (single, of_ports.collect::<Option<Vec<u32>>>()) {
         far = far.min(of_ports.into_iter().fold(0, u32::saturating_add));
     }
