@@ -1,7 +1,7 @@
 //! What is free in a pool as it is seen: its [`Room`], and the units and ports behind the counts.
 
-use crate::room::{Freshness, HostRoom, Layout, PortRoom, Room, Shelf, Taken};
-use crate::survey::{Condition, HostFacts, Survey, UnitFacts, way};
+use crate::room::{Freshness, HostLayout, Layout, Room, Shelf, Taken};
+use crate::survey::{Condition, PortFacts, Survey, UnitFacts, way};
 use crate::uplinks::Crossing;
 use poolwright_model::control::{ControlPoint, ControlStyle};
 use poolwright_model::id::{ControlEndpointId, FabricId, HostId, HostPortId, SwitchId};
@@ -74,12 +74,30 @@ impl<'a> Capacity<'a> {
     pub fn of(survey: &Survey<'a>) -> Self {
         let mut sites = Interner::default();
         let open = survey.hosts.iter().filter(|host| host.closed.is_none());
-        let (hosts, rooms): (Vec<HostAt<'a>>, Vec<HostRoom>) =
-            open.map(|facts| host_room(facts, &mut sites)).unzip();
+        let mut layout = Layout::default();
+        let (mut hosts, mut free) = (Vec::new(), Vec::new());
+        for facts in open {
+            let first = layout.sites.len();
+            let mut ports = Vec::new();
+            for (port, site) in facts
+                .ports
+                .iter()
+                .filter_map(|port| Some((port, Site::of(port)?)))
+            {
+                layout.sites.push(sites.number(site));
+                free.push(port.free);
+                ports.push(port.port);
+            }
+            layout.hosts.push(HostLayout {
+                unsure: facts.host.power_state != PowerState::On,
+                ports: first..layout.sites.len(),
+            });
+            let id = &facts.host.id;
+            hosts.push(HostAt { id, ports });
+        }
         let mut met: Vec<Met<'a>> = Vec::new();
         let mut keys = Interner::default();
         let mut places = Interner::default();
-        let mut layout = Layout::default();
         let mut units: Vec<BTreeSet<(Freshness, usize)>> = Vec::new();
         let mut shelf_of = vec![None; survey.units.len()];
         for (at, unit) in survey.units.iter().enumerate() {
@@ -110,11 +128,11 @@ impl<'a> Capacity<'a> {
         layout.hops = sites.list.iter().map(|site| site.hops(&graph, &met)).collect();
         let uplinks: Vec<i64> = survey.load.uplinks.iter().map(|uplink| uplink.free()).collect();
         if !uplinks.is_empty() {
-            let ports = hosts.iter().zip(&rooms);
-            let ports = ports.flat_map(|(host, room)| room.ports.iter().zip(&host.ports));
+            let ports = hosts.iter().flat_map(|host| host.ports.iter().copied());
+            let ports = layout.sites.iter().copied().zip(ports);
             layout.crossings = crossings(survey, ports, &met, sites.list.len());
         }
-        let mut room = Room::new(Arc::new(layout), rooms, uplinks);
+        let mut room = Room::new(Arc::new(layout), free, uplinks);
         for (shelf, freshness) in units
             .iter()
             .enumerate()
@@ -201,7 +219,7 @@ impl<'a> Capacity<'a> {
     /// Slots that are free at a port; `None` where nothing is given to its host.
     pub fn free_at(&self, port: &HostPortId) -> Option<i64> {
         let (host, port) = self.port_at.get(port).copied()?;
-        Some(self.room.hosts[host].ports[port].free)
+        Some(self.room.port(host, port).free)
     }
 
     /// The shelf that a unit lies on, or would once it is released; `None` where it can't be given away.
@@ -211,15 +229,15 @@ impl<'a> Capacity<'a> {
 }
 
 /// The uplinks that a unit of each shelf crosses at each site.
-fn crossings<'r, 'p: 'r>(
+fn crossings<'p>(
     survey: &Survey<'_>,
-    ports: impl Iterator<Item = (&'r PortRoom, &'r &'p HostPort)>,
+    ports: impl Iterator<Item = (usize, &'p HostPort)>,
     shelves: &[Met<'_>],
     sites: usize,
 ) -> Vec<Vec<Crossing>> {
     let mut at_site: Vec<Option<&HostPort>> = vec![None; sites];
-    for (room, port) in ports {
-        at_site[room.site] = Some(port);
+    for (site, port) in ports {
+        at_site[site] = Some(port);
     }
     let at = |port: Option<&HostPort>| {
         let crossing = |shelf: &Met<'_>| {
@@ -229,29 +247,6 @@ fn crossings<'r, 'p: 'r>(
         shelves.iter().map(crossing).collect()
     };
     at_site.into_iter().map(at).collect()
-}
-
-fn host_room<'a>(facts: &HostFacts<'a>, sites: &mut Interner<Site<'a>>) -> (HostAt<'a>, HostRoom) {
-    let ports = facts.ports.iter().filter_map(|port| {
-        let point = way(port.port)?;
-        let site = Site {
-            fabric: &port.port.fabric,
-            switch: port.port.switch.as_ref(),
-            manager: (&point.endpoint, point.style),
-        };
-        let room = PortRoom {
-            site: sites.number(site),
-            free: port.free,
-        };
-        Some((port.port, room))
-    });
-    let (ports, rooms) = ports.unzip();
-    let id = &facts.host.id;
-    let room = HostRoom {
-        unsure: facts.host.power_state != PowerState::On,
-        ports: rooms,
-    };
-    (HostAt { id, ports }, room)
 }
 
 impl<'a> ShelfKey<'a> {
@@ -283,7 +278,17 @@ impl<'a> ShelfKey<'a> {
     }
 }
 
-impl Site<'_> {
+impl<'a> Site<'a> {
+    /// Where a port is; `None`: it can't be bound to.
+    fn of(port: &PortFacts<'a>) -> Option<Self> {
+        let point = way(port.port)?;
+        Some(Self {
+            fabric: &port.port.fabric,
+            switch: port.port.switch.as_ref(),
+            manager: (&point.endpoint, point.style),
+        })
+    }
+
     /// How far each shelf is; a unit is as far as its farthest GPU.
     fn hops(&self, graph: &SwitchGraph<'_>, shelves: &[Met<'_>]) -> Vec<Option<u32>> {
         let distances = self.switch.map(|switch| graph.distances(self.fabric, switch));

@@ -28,16 +28,15 @@ impl Cost {
     /// Less than this so many GPUs can't cost on a host: all from one switch, the nearest. `None` where the
     /// host reaches none of the shelves.
     pub fn at_least(room: &Room, host: usize, shelves: &[usize], gpus: u32) -> Option<Self> {
-        let at = &room.hosts[host];
-        let ports = at.ports.iter().filter(|port| port.free > 0);
-        let hops = ports.flat_map(|port| shelves.iter().filter_map(|shelf| room.hops(port, *shelf)));
+        let ports = room.ports(host).filter(|port| port.free > 0);
+        let hops = ports.flat_map(|port| shelves.iter().filter_map(move |shelf| room.hops(port, *shelf)));
         let nearest = hops.min()?;
         let largest = shelves.iter().map(|shelf| room.shelf(*shelf).size).max()?;
         Some(Self {
             switches: 1,
             hops: nearest * gpus,
-            unsure: at.unsure,
-            slots_left: at.free() - i64::from(gpus) - i64::from(largest - 1),
+            unsure: room.host(host).unsure,
+            slots_left: room.free(host) - i64::from(gpus) - i64::from(largest - 1),
             gpus_left: 0,
             host: 0,
         })
@@ -60,9 +59,8 @@ struct Offer<'c> {
 /// Finds as many of the wanted GPUs as one host can have. Takes from few switches: from one that has
 /// all that is still wanted, the nearest and tightest of them, else from the one that gives most.
 pub(crate) fn fill(room: &Room, host: usize, shelves: &[usize], want: u32) -> Fit {
-    let at = &room.hosts[host];
     let mut free = Free {
-        slots: at.ports.iter().map(|port| port.free).collect(),
+        slots: room.ports(host).map(|port| port.free).collect(),
         crossed: Vec::new(),
     };
     let mut places = offers(room, host, shelves);
@@ -73,8 +71,8 @@ pub(crate) fn fill(room: &Room, host: usize, shelves: &[usize], want: u32) -> Fi
         cost: Cost {
             switches: 0,
             hops: 0,
-            unsure: at.unsure,
-            slots_left: at.free(),
+            unsure: room.host(host).unsure,
+            slots_left: room.free(host),
             gpus_left: 0,
             host,
         },
@@ -85,7 +83,7 @@ pub(crate) fn fill(room: &Room, host: usize, shelves: &[usize], want: u32) -> Fi
         };
         places.remove(&place);
         for pick in &draw.picks {
-            let crossing = room.crossing(&at.ports[pick.port], pick.shelf);
+            let crossing = room.crossing(room.port(host, pick.port), pick.shelf);
             free.take(pick, room.shelf(pick.shelf).size, crossing);
         }
         fit.gpus += draw.gpus;
@@ -144,7 +142,7 @@ struct Place<'c> {
 /// What a host's ports reach, by switch.
 fn offers<'c>(room: &'c Room, host: usize, shelves: &[usize]) -> BTreeMap<usize, Place<'c>> {
     let mut places: BTreeMap<usize, Place<'c>> = BTreeMap::new();
-    for (port, at) in room.hosts[host].ports.iter().enumerate() {
+    for (port, at) in room.ports(host).enumerate() {
         let in_reach = shelves.iter().filter_map(|shelf| {
             let size = room.shelf(*shelf).size;
             let fits = room.units_left(*shelf) > 0 && at.free >= i64::from(size);

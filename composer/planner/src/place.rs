@@ -181,7 +181,7 @@ fn best_host(room: &Room, shelves: &[usize], portion: Portion, but: &BTreeSet<us
     let rank = |gpus: u32, cost: Cost| (Reverse(gpus), cost);
     let mut best: Option<(u32, Fit)> = None;
     for host in room.sorts_of_hosts(but) {
-        let free = u32::try_from(room.hosts[host].free()).unwrap_or(u32::MAX);
+        let free = u32::try_from(room.free(host)).unwrap_or(u32::MAX);
         let most = portion.whole(portion.most.min(free));
         if most < portion.least {
             continue;

@@ -1,13 +1,13 @@
 //! Free GPUs and slots by count: the ledger that all placing draws from, at any moment and in any pool.
 //!
-//! Units that no placement needs to tell apart are one [`Shelf`]; hosts that no placement needs to tell apart have one
-//! [`Likeness`]; the distance from a port to a shelf is found once for all ports of a site. So a search asks once for each
+//! Units that no placement needs to tell apart are one [`Shelf`]; the distance from a port to a shelf is found once for all ports of a site. So a search asks once for each
 //! sort of host and each shelf, and not for each host and GPU. Which unit of a shelf is taken is decided by
 //! [`crate::capacity`] when a plan names it.
 
 use crate::uplinks::Crossing;
 use poolwright_model::units::Bytes;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::ops::Range;
 use std::sync::Arc;
 
 /// What stays as it is while GPUs come and go.
@@ -16,10 +16,22 @@ pub(crate) struct Layout {
     pub shelves: Vec<Shelf>,
     /// The shelves of each kind.
     pub kinds: BTreeMap<String, Vec<usize>>,
+    /// Hosts that may be given GPUs.
+    pub hosts: Vec<HostLayout>,
+    /// The site of each port, host by host. Ports of one site have the same reach.
+    pub sites: Vec<usize>,
     /// Switch-to-switch cables between a site and a shelf; `None`: out of reach.
     pub hops: Vec<Vec<Option<u32>>>,
     /// The uplinks that a unit of a shelf crosses at a site; empty without limits.
     pub crossings: Vec<Vec<Crossing>>,
+}
+
+#[derive(Debug)]
+pub(crate) struct HostLayout {
+    /// Its power state is not known.
+    pub unsure: bool,
+    /// Its ports that can be bound to, by their places in [`Layout::sites`].
+    pub ports: Range<usize>,
 }
 
 /// Units that are alike.
@@ -50,31 +62,20 @@ impl Freshness {
 #[derive(Debug, Clone)]
 pub(crate) struct Room {
     layout: Arc<Layout>,
-    /// Hosts that may be given GPUs.
-    pub hosts: Vec<HostRoom>,
+    /// Free slots of each port; negative where more is bound than its limit says.
+    free: Vec<i64>,
     /// Units of each shelf, by freshness.
     stock: Vec<[u32; 3]>,
     /// GPUs that may still be attached across each uplink; negative above its limit, empty without limits.
     pub uplinks: Vec<i64>,
-    alike: BTreeMap<Likeness, BTreeSet<usize>>,
 }
 
-#[derive(Debug, Clone)]
-pub(crate) struct HostRoom {
-    /// Its power state is not known.
-    pub unsure: bool,
-    /// Ports that can be bound to.
-    pub ports: Vec<PortRoom>,
-}
-
+/// A port of a host, and its free slots.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct PortRoom {
+pub(crate) struct Port {
     pub site: usize,
     pub free: i64,
 }
-
-/// Hosts that offer the same: the sites and free slots of their ports.
-type Likeness = (bool, Vec<(usize, i64)>);
 
 /// So many units of a shelf for a port of a host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -94,19 +95,47 @@ pub(crate) struct Taken {
 }
 
 impl Room {
-    /// Hosts with nothing in stock.
-    pub fn new(layout: Arc<Layout>, hosts: Vec<HostRoom>, uplinks: Vec<i64>) -> Self {
-        let mut alike: BTreeMap<Likeness, BTreeSet<usize>> = BTreeMap::new();
-        for (at, host) in hosts.iter().enumerate() {
-            alike.entry(host.likeness()).or_default().insert(at);
-        }
+    /// Hosts with so many free slots at their ports, and nothing in stock.
+    pub fn new(layout: Arc<Layout>, free: Vec<i64>, uplinks: Vec<i64>) -> Self {
         Self {
             stock: vec![[0; 3]; layout.shelves.len()],
             layout,
-            hosts,
+            free,
             uplinks,
-            alike,
         }
+    }
+
+    /// How many hosts there are.
+    pub fn hosts(&self) -> usize {
+        self.layout.hosts.len()
+    }
+
+    pub fn host(&self, host: usize) -> &HostLayout {
+        &self.layout.hosts[host]
+    }
+
+    pub fn ports(&self, host: usize) -> impl Iterator<Item = Port> {
+        let places = self.layout.hosts[host].ports.clone();
+        let sites = &self.layout.sites[places.clone()];
+        let port = |(site, free): (&usize, &i64)| Port {
+            site: *site,
+            free: *free,
+        };
+        sites.iter().zip(&self.free[places]).map(port)
+    }
+
+    pub fn port(&self, host: usize, port: usize) -> Port {
+        let place = self.layout.hosts[host].ports.start + port;
+        Port {
+            site: self.layout.sites[place],
+            free: self.free[place],
+        }
+    }
+
+    /// Free slots of all ports of a host.
+    pub fn free(&self, host: usize) -> i64 {
+        let ports = &self.free[self.layout.hosts[host].ports.clone()];
+        ports.iter().map(|free| (*free).max(0)).sum()
     }
 
     pub fn shelf(&self, shelf: usize) -> &Shelf {
@@ -128,18 +157,26 @@ impl Room {
     }
 
     /// One host of each sort: of those that offer the same, the first. Leaves some out.
-    pub fn sorts_of_hosts<'s>(&'s self, but: &'s BTreeSet<usize>) -> impl Iterator<Item = usize> {
-        let alike = self.alike.values();
-        alike.filter_map(|hosts| hosts.iter().copied().find(|host| !but.contains(host)))
+    pub fn sorts_of_hosts(&self, but: &BTreeSet<usize>) -> impl Iterator<Item = usize> {
+        let mut met = HashSet::new();
+        (0..self.hosts()).filter(move |host| {
+            let HostLayout { unsure, ports } = &self.layout.hosts[*host];
+            !but.contains(host)
+                && met.insert((
+                    *unsure,
+                    &self.layout.sites[ports.clone()],
+                    &self.free[ports.clone()],
+                ))
+        })
     }
 
     /// Switch-to-switch cables between a port and a shelf; `None`: the shelf can't be bound to it.
-    pub fn hops(&self, port: &PortRoom, shelf: usize) -> Option<u32> {
+    pub fn hops(&self, port: Port, shelf: usize) -> Option<u32> {
         self.layout.hops[port.site][shelf]
     }
 
     /// In which uplinks a unit of a shelf counts at a port, with how many GPUs.
-    pub fn crossing(&self, port: &PortRoom, shelf: usize) -> &[(usize, u32)] {
+    pub fn crossing(&self, port: Port, shelf: usize) -> &[(usize, u32)] {
         let of_site = self.layout.crossings.get(port.site);
         of_site.map_or(&[], |shelves| shelves[shelf].as_slice())
     }
@@ -186,7 +223,7 @@ impl Room {
         if self.uplinks.is_empty() {
             return;
         }
-        let site = self.hosts[taken.host].ports[taken.port].site;
+        let site = self.port(taken.host, taken.port).site;
         for (uplink, gpus) in &self.layout.crossings[site][taken.shelf] {
             self.uplinks[*uplink] -= sign * i64::from(*gpus);
         }
@@ -200,28 +237,6 @@ impl Room {
 
     /// Takes slots of a port, or with a negative number gives them back.
     pub fn fill_port(&mut self, (host, port): (usize, usize), gpus: i64) {
-        let old = self.hosts[host].likeness();
-        self.hosts[host].ports[port].free -= gpus;
-        let new = self.hosts[host].likeness();
-        if let Some(hosts) = self.alike.get_mut(&old) {
-            hosts.remove(&host);
-            if hosts.is_empty() {
-                self.alike.remove(&old);
-            }
-        }
-        self.alike.entry(new).or_default().insert(host);
-    }
-}
-
-impl HostRoom {
-    /// Free slots of all its ports.
-    pub fn free(&self) -> i64 {
-        self.ports.iter().map(|port| port.free.max(0)).sum()
-    }
-
-    fn likeness(&self) -> Likeness {
-        let mut ports: Vec<_> = self.ports.iter().map(|port| (port.site, port.free)).collect();
-        ports.sort_unstable();
-        (self.unsure, ports)
+        self.free[self.layout.hosts[host].ports.start + port] -= gpus;
     }
 }

@@ -6,7 +6,7 @@ use crate::decide::{Changes, owners};
 use crate::demand::Demand;
 use crate::fill::fill;
 use crate::place;
-use crate::room::{HostRoom, Room};
+use crate::room::Room;
 use crate::survey::{Closed, Condition, Survey, UnitFacts};
 use crate::unplaced::{Busy, Help, Holder, Reason, Tried, Unplaced};
 use poolwright_model::id::CompositionId;
@@ -211,7 +211,7 @@ fn no_room(
     free: u32,
 ) -> Reason {
     let (needed, spannable) = (set.count, need.spannable);
-    if capacity.hosts.is_empty() {
+    if capacity.hosts() == 0 {
         let closed = |why: Closed| {
             let hosts = survey.hosts.iter().filter(|host| host.closed == Some(why));
             u32::try_from(hosts.count()).unwrap_or(u32::MAX)
@@ -224,25 +224,28 @@ fn no_room(
         };
     }
     let on_one = if spannable { set.group } else { needed };
-    let free_slots = capacity.hosts.iter().map(HostRoom::free).max().unwrap_or(0);
+    let free_slots = (0..capacity.hosts())
+        .map(|host| capacity.free(host))
+        .max()
+        .unwrap_or(0);
     let best = u32::try_from(free_slots).unwrap_or(u32::MAX);
     if best < on_one {
         let slots = |host: usize| -> u32 { capacity.ports_of(host).iter().map(|port| port.slots).sum() };
         return Reason::NoHostWithSlots {
             needed: on_one,
             best,
-            largest: (0..capacity.hosts.len()).map(slots).max().unwrap_or(0),
+            largest: (0..capacity.hosts()).map(slots).max().unwrap_or(0),
         };
     }
     let shelves = shelves_of(capacity, set, &kind);
     let within = |host: usize| -> u32 {
         let in_reach = shelves.iter().filter(|shelf| {
-            let ports = &capacity.hosts[host].ports;
-            ports.iter().any(|room| capacity.hops(room, **shelf).is_some())
+            let mut ports = capacity.ports(host);
+            ports.any(|port| capacity.hops(port, **shelf).is_some())
         });
         in_reach.map(|shelf| capacity.gpus_left(*shelf)).sum()
     };
-    let together = (0..capacity.hosts.len()).map(within).max().unwrap_or(0);
+    let together = (0..capacity.hosts()).map(within).max().unwrap_or(0);
     if together < on_one {
         return Reason::NotReachable {
             kind,
@@ -256,7 +259,7 @@ fn no_room(
         parts.iter().for_each(|part| capacity.put_back(&part.taken));
         needed - missing
     } else {
-        let hosts = 0..capacity.hosts.len();
+        let hosts = 0..capacity.hosts();
         let fits = hosts.map(|host| fill(capacity, host, &shelves, needed).gpus);
         fits.max().unwrap_or(0)
     };

@@ -62,9 +62,8 @@ pub(super) fn choose<'a>(
 ) -> Result<Vec<(usize, &'a HostPortId)>, Refusal> {
     let capacity = Capacity::of(survey);
     let at = capacity.host_place(host);
-    let room = at.map(|at| &capacity.hosts[at]);
     let mut free: Vec<i64> =
-        room.map_or_else(Vec::new, |room| room.ports.iter().map(|port| port.free).collect());
+        at.map_or_else(Vec::new, |at| capacity.ports(at).map(|port| port.free).collect());
     let mut freed: BTreeMap<&HostPortId, i64> = BTreeMap::new();
     for held in goes.iter().flat_map(|c| &c.held) {
         *freed.entry(&held.host_port).or_default() += i64::from(held.slots());
@@ -109,7 +108,7 @@ pub(super) fn choose<'a>(
                 gpu: first(),
                 host: host.clone(),
                 needed: u32::try_from(needed.sum::<usize>()).unwrap_or(u32::MAX),
-                free: u32::try_from(room.map_or(0, |room| room.free())).unwrap_or(u32::MAX),
+                free: u32::try_from(at.map_or(0, |at| capacity.free(at))).unwrap_or(u32::MAX),
             });
         };
         free[place] -= size;
@@ -124,7 +123,7 @@ type Reached<'c, 'a> = (usize, &'a HostPortId, &'c [(usize, u32)]);
 /// Ports of a host that reach a unit, the nearest first, with the uplinks that are crossed then.
 fn reach<'c, 'a>(capacity: &'c Capacity<'a>, host: Option<usize>, unit: usize) -> Vec<Reached<'c, 'a>> {
     let Some(host) = host else { return Vec::new() };
-    let ports = capacity.hosts[host].ports.iter().zip(capacity.ports_of(host));
+    let ports = capacity.ports(host).zip(capacity.ports_of(host));
     let reach = ports.enumerate().filter_map(|(at, (room, port))| {
         let shelf = capacity.shelf_of(unit)?;
         let hops = capacity.hops(room, shelf)?;

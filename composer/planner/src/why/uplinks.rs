@@ -2,7 +2,7 @@
 
 use crate::capacity::Capacity;
 use crate::place::{self, Part};
-use crate::room::{PortRoom, Room};
+use crate::room::{Port, Room};
 use crate::survey::Survey;
 use crate::unplaced::Help;
 use crate::uplinks::FullUplink;
@@ -46,7 +46,7 @@ pub(super) fn in_the_way(
 fn crossed(capacity: &Room, parts: &[Part]) -> BTreeMap<usize, u32> {
     let mut crossed = BTreeMap::new();
     for taken in parts.iter().flat_map(|part| &part.taken) {
-        let port = &capacity.hosts[taken.host].ports[taken.port];
+        let port = capacity.port(taken.host, taken.port);
         for (uplink, gpus) in capacity.crossing(port, taken.shelf) {
             *crossed.entry(*uplink).or_default() += *gpus;
         }
@@ -66,33 +66,33 @@ pub(super) fn ever(survey: &Survey<'_>, capacity: &Capacity<'_>, shelves: &[usiz
     let none = BTreeSet::new();
     let hosts = capacity.sorts_of_hosts(&none);
     let ports = |host: usize| {
-        let rooms = capacity.hosts[host].ports.iter();
+        let rooms = capacity.ports(host);
         rooms.zip(capacity.ports_of(host).iter().copied())
     };
     if spread {
-        let sites: BTreeMap<usize, Port<'_>> =
+        let sites: BTreeMap<usize, Known<'_>> =
             hosts.flat_map(ports).map(|port| (port.0.site, port)).collect();
-        let ports: Vec<Port<'_>> = sites.into_values().collect();
+        let ports: Vec<Known<'_>> = sites.into_values().collect();
         return most_at(survey, capacity, &ports, &all);
     }
     let most = hosts.map(|host| most_at(survey, capacity, &ports(host).collect::<Vec<_>>(), &all));
     most.max().unwrap_or(0)
 }
 
-type Port<'p> = (&'p PortRoom, &'p HostPort);
+type Known<'p> = (Port, &'p HostPort);
 
 fn most_at(
     survey: &Survey<'_>,
     capacity: &Capacity<'_>,
-    ports: &[Port<'_>],
+    ports: &[Known<'_>],
     all: &BTreeMap<usize, u32>,
 ) -> u32 {
     let (mut near, mut far) = (0_u32, 0_u32);
     for (shelf, gpus) in all {
         let reach = ports
             .iter()
-            .filter(|(port, _)| capacity.hops(port, *shelf).is_some());
-        let mut crossings = reach.map(|(port, _)| capacity.crossing(port, *shelf)).peekable();
+            .filter(|(port, _)| capacity.hops(*port, *shelf).is_some());
+        let mut crossings = reach.map(|(port, _)| capacity.crossing(*port, *shelf)).peekable();
         if crossings.peek().is_none() {
             continue;
         }
