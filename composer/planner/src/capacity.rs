@@ -90,6 +90,7 @@ impl<'a> Capacity<'a> {
             }
             layout.hosts.push(HostLayout {
                 unsure: facts.host.power_state != PowerState::On,
+                slots: ports.iter().map(|port| i64::from(port.slots)).sum(),
                 ports: first..layout.sites.len(),
             });
             let id = &facts.host.id;
@@ -98,6 +99,7 @@ impl<'a> Capacity<'a> {
         let mut met: Vec<Met<'a>> = Vec::new();
         let mut keys = Interner::default();
         let mut places = Interner::default();
+        let mut kinds = Interner::default();
         let mut units: Vec<BTreeSet<(Freshness, usize)>> = Vec::new();
         let mut shelf_of = vec![None; survey.units.len()];
         for (at, unit) in survey.units.iter().enumerate() {
@@ -110,6 +112,8 @@ impl<'a> Capacity<'a> {
             let Some(key) = ShelfKey::of(unit) else { continue };
             let shelf = keys.number(key.clone());
             if shelf == met.len() {
+                let kind = kinds.number(key.kind.clone());
+                layout.kind_of.push(kind);
                 layout.kinds.entry(key.kind.clone()).or_default().push(shelf);
                 layout.shelves.push(Shelf {
                     memory: key.memory,
@@ -125,7 +129,7 @@ impl<'a> Capacity<'a> {
             }
         }
         let graph = survey.world.snapshot.topology.switch_graph();
-        layout.hops = sites.list.iter().map(|site| site.hops(&graph, &met)).collect();
+        layout.reach = sites.list.iter().map(|site| site.reach(&graph, &met)).collect();
         let uplinks: Vec<i64> = survey.load.uplinks.iter().map(|uplink| uplink.free()).collect();
         if !uplinks.is_empty() {
             let ports = hosts.iter().flat_map(|host| host.ports.iter().copied());
@@ -289,8 +293,8 @@ impl<'a> Site<'a> {
         })
     }
 
-    /// How far each shelf is; a unit is as far as its farthest GPU.
-    fn hops(&self, graph: &SwitchGraph<'_>, shelves: &[Met<'_>]) -> Vec<Option<u32>> {
+    /// The shelves in reach, and how far each is; a unit is as far as its farthest GPU.
+    fn reach(&self, graph: &SwitchGraph<'_>, shelves: &[Met<'_>]) -> Vec<(usize, u32)> {
         let distances = self.switch.map(|switch| graph.distances(self.fabric, switch));
         let to_switch = |switch: Option<&SwitchId>| match (&distances, switch) {
             (Some(distances), Some(switch)) => distances.get(switch).copied(),
@@ -303,10 +307,11 @@ impl<'a> Site<'a> {
         };
         shelves
             .iter()
-            .map(|shelf| {
+            .enumerate()
+            .filter_map(|(at, shelf)| {
                 let known = shelf.key.managers.contains(&self.manager);
                 let far = shelf.key.place.iter().map(to_gpu).collect::<Option<Vec<_>>>();
-                far.filter(|_| known)?.into_iter().max()
+                Some((at, far.filter(|_| known)?.into_iter().max()?))
             })
             .collect()
     }

@@ -19,26 +19,41 @@ pub(crate) struct Cost {
     switches: usize,
     hops: u32,
     unsure: bool,
+    /// See [`Room::avoids`].
+    avoided: (bool, bool),
     slots_left: i64,
     gpus_left: u32,
     host: usize,
 }
 
 impl Cost {
-    /// Less than this so many GPUs can't cost on a host: all from one switch, the nearest. `None` where the
-    /// host reaches none of the shelves.
-    pub fn at_least(room: &Room, host: usize, shelves: &[usize], gpus: u32) -> Option<Self> {
+    /// Less than this so many GPUs can't cost on a host: all from one switch, the nearest. `None` where the host reaches
+    /// none of the shelves, of whose units the largest has so many GPUs.
+    pub fn at_least(
+        room: &Room,
+        host: usize,
+        (shelves, largest): (&[usize], u32),
+        gpus: u32,
+    ) -> Option<Self> {
         let ports = room.ports(host).filter(|port| port.free > 0);
-        let hops = ports.flat_map(|port| shelves.iter().filter_map(move |shelf| room.hops(port, *shelf)));
-        let nearest = hops.min()?;
-        let largest = shelves.iter().map(|shelf| room.shelf(*shelf).size).max()?;
+        let (mut nearest, mut only, mut offers) = (u32::MAX, 0, 0);
+        for (shelf, hops) in ports.flat_map(|port| room.in_reach(port, shelves)) {
+            (nearest, only, offers) = (nearest.min(hops), shelf, offers + 1);
+        }
+        let superfluous = largest - 1;
+        let gpus_left = match offers {
+            0 => return None,
+            1 => room.gpus_left(only).saturating_sub(gpus + superfluous),
+            _ => 0,
+        };
         Some(Self {
             switches: 1,
             hops: nearest * gpus,
             unsure: room.host(host).unsure,
-            slots_left: room.free(host) - i64::from(gpus) - i64::from(largest - 1),
-            gpus_left: 0,
-            host: 0,
+            avoided: room.avoids(host, shelves, gpus),
+            slots_left: room.free(host) - i64::from(gpus) - i64::from(superfluous),
+            gpus_left,
+            host,
         })
     }
 }
@@ -72,6 +87,7 @@ pub(crate) fn fill(room: &Room, host: usize, shelves: &[usize], want: u32) -> Fi
             switches: 0,
             hops: 0,
             unsure: room.host(host).unsure,
+            avoided: room.avoids(host, shelves, want),
             slots_left: room.free(host),
             gpus_left: 0,
             host,
@@ -143,10 +159,10 @@ struct Place<'c> {
 fn offers<'c>(room: &'c Room, host: usize, shelves: &[usize]) -> BTreeMap<usize, Place<'c>> {
     let mut places: BTreeMap<usize, Place<'c>> = BTreeMap::new();
     for (port, at) in room.ports(host).enumerate() {
-        let in_reach = shelves.iter().filter_map(|shelf| {
-            let size = room.shelf(*shelf).size;
-            let fits = room.units_left(*shelf) > 0 && at.free >= i64::from(size);
-            Some((*shelf, size, room.hops(at, *shelf).filter(|_| fits)?))
+        let in_reach = room.in_reach(at, shelves).filter_map(|(shelf, hops)| {
+            let size = room.shelf(shelf).size;
+            let fits = room.units_left(shelf) > 0 && at.free >= i64::from(size);
+            fits.then_some((shelf, size, hops))
         });
         let in_reach: Vec<_> = in_reach.collect();
         for (shelf, size, hops) in in_reach.iter().copied() {

@@ -6,7 +6,7 @@
 //! * [`unplaced`]: why a demand was not served and what would help; [`explain`](mod@explain): a plan in
 //!   sentences.
 //! * [`plan()`]: what is known and wanted in, a plan out. On the way: `survey` (what may be given away),
-//!   `capacity` (what is free, by kind and place), `decide` (whose turn it is), `place` and `fill` (who gets what),
+//!   `room` (what is free, by count) and `capacity` (the units and ports behind the counts), `decide` (whose turn it is), `place` and `fill` (who gets what),
 //!   `sequence` (in which order it is done), `why` (what stood in the way).
 //! * [`direct`]: an attach, a detach or a release by name is a plan too.
 //! * [`promise`]: what tenants are guaranteed, and the most that they may hold.
@@ -17,7 +17,8 @@
 //! * [`horizon`]: planning over time, for demands with windows. [`calendar`]: a manager's calendar as such a problem.
 //! * [`undo`](mod@undo): the plan that takes a plan back.
 //! * [`mod@forecast`]: how many GPUs will be wanted, with what suffices in nine of ten cases.
-//! * [`queue`]: jobs without a window, in their order: what starts now, where, and what is attached for it.
+//! * [`engine`]: jobs without a window, in their order: what starts now, and where, by count. [`queue`]: the same for
+//!   demands before a pool as it is seen.
 //! * [`check`](mod@check): a second opinion on every plan, which shares no code with the making of one.
 //!
 //! Invariants: nothing is given away that is foreign, cordoned, held or in use by a running operation; what
@@ -30,6 +31,7 @@ pub mod closure;
 pub mod composition;
 pub mod demand;
 pub mod direct;
+pub mod engine;
 pub mod explain;
 pub mod forecast;
 pub mod horizon;

@@ -20,13 +20,40 @@ use crate::fill::{Cost, Fit, fill};
 use crate::room::{Room, Taken};
 use poolwright_sizing::need::{GpuSet, Need};
 use std::cmp::Reverse;
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 
 /// What one host is given.
 #[derive(Debug)]
 pub(crate) struct Part {
     pub host: usize,
     pub taken: Vec<Taken>,
+}
+
+/// Sets of GPUs of which one is enough, with what suits each.
+#[derive(Debug, Clone)]
+pub(crate) struct Choices {
+    pub sets: Vec<Choice>,
+    pub spannable: bool,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct Choice {
+    pub set: GpuSet,
+    /// The shelves that suit it: one list a kind, in the order in which kinds are tried.
+    pub kinds: Vec<Vec<usize>>,
+}
+
+impl Choices {
+    fn of(room: &Room, sets: &[GpuSet], spannable: bool) -> Self {
+        let choice = |set: &GpuSet| Choice {
+            kinds: shelves_for(room, set),
+            set: set.clone(),
+        };
+        Self {
+            sets: sets.iter().map(choice).collect(),
+            spannable,
+        }
+    }
 }
 
 /// Takes what a need asks for; `None`, and nothing taken, where that is not possible.
@@ -36,20 +63,24 @@ pub(crate) fn serve(room: &mut Room, need: &Need) -> Option<Vec<Part>> {
         false => need.alternatives.len().max(1),
     };
     let mut sets = need.alternatives.chunks(tried_at_once);
-    sets.find_map(|sets| serve_by_any(room, sets, need.spannable))
+    sets.find_map(|sets| {
+        let choices = Choices::of(room, sets, need.spannable);
+        serve_chosen(room, &choices)
+    })
 }
 
-fn serve_by_any(room: &mut Room, sets: &[GpuSet], spannable: bool) -> Option<Vec<Part>> {
-    for set in sets {
-        for shelves in shelves_for(room, set) {
-            if let Some(part) = on_one_host(room, &shelves, set.count) {
+/// Takes one of these; `None`, and nothing taken, where that is not possible.
+pub(crate) fn serve_chosen(room: &mut Room, choices: &Choices) -> Option<Vec<Part>> {
+    for Choice { set, kinds } in &choices.sets {
+        for shelves in kinds {
+            if let Some(part) = on_one_host(room, shelves, set.count) {
                 return Some(vec![part]);
             }
         }
     }
-    for set in sets.iter().filter(|_| spannable) {
-        for shelves in shelves_for(room, set) {
-            if let Some(parts) = over_hosts(room, &shelves, set) {
+    for Choice { set, kinds } in choices.sets.iter().filter(|_| choices.spannable) {
+        for shelves in kinds {
+            if let Some(parts) = over_hosts(room, shelves, set) {
                 return Some(parts);
             }
         }
@@ -178,21 +209,24 @@ fn best_host(room: &Room, shelves: &[usize], portion: Portion, but: &BTreeSet<us
         .copied()
         .filter(|shelf| room.units_left(*shelf) > 0);
     let stocked: Vec<usize> = stocked.collect();
+    let largest = stocked.iter().map(|shelf| room.shelf(*shelf).size).max()?;
     let rank = |gpus: u32, cost: Cost| (Reverse(gpus), cost);
     let mut best: Option<(u32, Fit)> = None;
-    for host in room.sorts_of_hosts(but) {
+    let mut tried = HashSet::new();
+    for host in (0..room.hosts()).filter(|host| !but.contains(host)) {
         let free = u32::try_from(room.free(host)).unwrap_or(u32::MAX);
         let most = portion.whole(portion.most.min(free));
         if most < portion.least {
             continue;
         }
         // Most hosts are told apart by a look at what they could be given at best.
-        let Some(bound) = Cost::at_least(room, host, &stocked, most) else {
+        let Some(bound) = Cost::at_least(room, host, (&stocked, largest), most) else {
             continue;
         };
         if best
             .as_ref()
             .is_some_and(|(gpus, fit)| rank(*gpus, fit.cost) <= rank(most, bound))
+            || !tried.insert(room.sort_of(host))
         {
             continue;
         }

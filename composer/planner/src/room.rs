@@ -6,7 +6,7 @@
 
 use crate::uplinks::Crossing;
 use poolwright_model::units::Bytes;
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, HashSet};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -20,16 +20,20 @@ pub(crate) struct Layout {
     pub hosts: Vec<HostLayout>,
     /// The site of each port, host by host. Ports of one site have the same reach.
     pub sites: Vec<usize>,
-    /// Switch-to-switch cables between a site and a shelf; `None`: out of reach.
-    pub hops: Vec<Vec<Option<u32>>>,
+    /// By site: the shelves in reach, in order, with the switch-to-switch cables between.
+    pub reach: Vec<Vec<(usize, u32)>>,
     /// The uplinks that a unit of a shelf crosses at a site; empty without limits.
     pub crossings: Vec<Vec<Crossing>>,
+    /// The number of each shelf's kind.
+    pub kind_of: Vec<usize>,
 }
 
 #[derive(Debug)]
 pub(crate) struct HostLayout {
     /// Its power state is not known.
     pub unsure: bool,
+    /// Slots of all its ports.
+    pub slots: i64,
     /// Its ports that can be bound to, by their places in [`Layout::sites`].
     pub ports: Range<usize>,
 }
@@ -68,6 +72,29 @@ pub(crate) struct Room {
     stock: Vec<[u32; 3]>,
     /// GPUs that may still be attached across each uplink; negative above its limit, empty without limits.
     pub uplinks: Vec<i64>,
+    preference: Preference,
+    /// GPUs that are attached and idle, by host and kind; empty where nobody says.
+    ready: Arc<Vec<u32>>,
+}
+
+/// Which host is taken of those that are equally near.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Preference {
+    /// The one with the fewest slots left over.
+    #[default]
+    BestFit,
+    /// One at work before one that sleeps, and one at which idle GPUs are enough; then as above.
+    Working,
+}
+
+/// What tells hosts apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct Sort<'r> {
+    unsure: bool,
+    slots: i64,
+    sites: &'r [usize],
+    free: &'r [i64],
+    ready: &'r [u32],
 }
 
 /// A port of a host, and its free slots.
@@ -102,6 +129,59 @@ impl Room {
             layout,
             free,
             uplinks,
+            preference: Preference::default(),
+            ready: Arc::default(),
+        }
+    }
+
+    pub fn preferring(self, preference: Preference) -> Self {
+        Self { preference, ..self }
+    }
+
+    /// So many GPUs of a kind are attached to a host and idle.
+    pub fn set_ready(&mut self, host: usize, kind: usize, gpus: u32) {
+        let kinds = self.layout.kinds.len();
+        let ready = Arc::make_mut(&mut self.ready);
+        ready.resize(self.layout.hosts.len() * kinds, 0);
+        ready[host * kinds + kind] = gpus;
+    }
+
+    /// Whether a host would be woken, and whether GPUs would have to be attached for so many: what a preference avoids.
+    pub fn avoids(&self, host: usize, shelves: &[usize], gpus: u32) -> (bool, bool) {
+        if self.preference == Preference::BestFit {
+            return (false, false);
+        }
+        let kinds = self.layout.kinds.len();
+        let kind = shelves.first().map(|shelf| self.layout.kind_of[*shelf]);
+        let ready = kind.and_then(|kind| self.ready.get(host * kinds + kind));
+        let sleeps = self.free(host) == self.layout.hosts[host].slots;
+        (sleeps, gpus > ready.copied().unwrap_or(0))
+    }
+
+    /// No more than what another has: of GPUs, slots and uplinks.
+    pub fn at_most(&mut self, other: &Self) {
+        let least = |here: &mut i64, there: &i64| *here = (*here).min(*there);
+        self.free
+            .iter_mut()
+            .zip(&other.free)
+            .for_each(|(here, there)| least(here, there));
+        let uplinks = self.uplinks.iter_mut().zip(&other.uplinks);
+        uplinks.for_each(|(here, there)| least(here, there));
+        for (here, there) in self.stock.iter_mut().zip(&other.stock) {
+            let mut excess = here.iter().sum::<u32>().saturating_sub(there.iter().sum());
+            for units in here.iter_mut().rev() {
+                let less = excess.min(*units);
+                *units -= less;
+                excess -= less;
+            }
+        }
+    }
+
+    /// Takes just these, as far as they are there.
+    pub fn seize(&mut self, taken: &[Taken]) {
+        for taken in taken {
+            self.stock(taken.shelf, taken.freshness, -1);
+            self.occupy(taken, 1);
         }
     }
 
@@ -156,23 +236,50 @@ impl Room {
         units.saturating_mul(self.layout.shelves[shelf].size)
     }
 
-    /// One host of each sort: of those that offer the same, the first. Leaves some out.
-    pub fn sorts_of_hosts(&self, but: &BTreeSet<usize>) -> impl Iterator<Item = usize> {
+    /// What a host offers: hosts of one sort are all the same to a placement.
+    pub fn sort_of(&self, host: usize) -> Sort<'_> {
+        let HostLayout { unsure, slots, ports } = &self.layout.hosts[host];
+        let kinds = self.layout.kinds.len();
+        Sort {
+            unsure: *unsure,
+            slots: *slots,
+            sites: &self.layout.sites[ports.clone()],
+            free: &self.free[ports.clone()],
+            ready: self
+                .ready
+                .get(host * kinds..(host + 1) * kinds)
+                .unwrap_or_default(),
+        }
+    }
+
+    /// One host of each sort.
+    pub fn sorts_of_hosts(&self) -> impl Iterator<Item = usize> {
         let mut met = HashSet::new();
-        (0..self.hosts()).filter(move |host| {
-            let HostLayout { unsure, ports } = &self.layout.hosts[*host];
-            !but.contains(host)
-                && met.insert((
-                    *unsure,
-                    &self.layout.sites[ports.clone()],
-                    &self.free[ports.clone()],
-                ))
-        })
+        (0..self.hosts()).filter(move |host| met.insert(self.sort_of(*host)))
     }
 
     /// Switch-to-switch cables between a port and a shelf; `None`: the shelf can't be bound to it.
     pub fn hops(&self, port: Port, shelf: usize) -> Option<u32> {
-        self.layout.hops[port.site][shelf]
+        let reach = &self.layout.reach[port.site];
+        let place = reach.binary_search_by_key(&shelf, |(shelf, _)| *shelf).ok()?;
+        Some(reach[place].1)
+    }
+
+    /// Those of some shelves, given in order, that a port reaches, with the switch-to-switch cables between.
+    pub fn in_reach<'s>(
+        &'s self,
+        port: Port,
+        shelves: &'s [usize],
+    ) -> impl Iterator<Item = (usize, u32)> + 's {
+        let reach = &self.layout.reach[port.site];
+        let (few, many) = match reach.len() < shelves.len() {
+            true => (reach.as_slice(), [].as_slice()),
+            false => ([].as_slice(), shelves),
+        };
+        let of_reach = few.iter().copied();
+        let of_reach = of_reach.filter(|(shelf, _)| shelves.binary_search(shelf).is_ok());
+        let of_shelves = many.iter();
+        of_reach.chain(of_shelves.filter_map(move |shelf| Some((*shelf, self.hops(port, *shelf)?))))
     }
 
     /// In which uplinks a unit of a shelf counts at a port, with how many GPUs.

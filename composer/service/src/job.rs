@@ -11,7 +11,7 @@ use crate::stopping::Stopping;
 use jiff::{SignedDuration, Timestamp};
 use poolwright_executor::{Operation, OperationState};
 use poolwright_model::id::{DemandId, TenantId};
-use poolwright_planner::queue::{Found, History, Job as Ranked, Millis, Order};
+use poolwright_planner::engine::{Found, History, Job as Ranked, Millis, Order};
 use poolwright_store::Stored;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};

@@ -16,6 +16,7 @@
 //! Invariants: every job runs once, to its end; what a queue holds is held by nobody else.
 
 pub mod apportion;
+mod attachments;
 pub mod capacity;
 pub mod compare;
 pub mod demand_series;

@@ -1,8 +1,10 @@
 //! What is counted while a run goes on: GPUs in use, free, attached and powered, between one event and the next.
 
+use crate::attachments::Part;
+use crate::replay::Side;
 use crate::scenario::{GpuPower, Scenario};
 use crate::workload::Workload;
-use poolwright_planner::queue::{ClassIndex, Millis, Part, Pool, Queue};
+use poolwright_planner::engine::{ClassIndex, Millis, Pool};
 
 /// Sums over the time of a run.
 #[derive(Clone, Debug, PartialEq)]
@@ -57,7 +59,7 @@ impl Meter {
                 *all += class.gpus;
             }
         }
-        let held: Vec<Vec<u32>> = pools.iter().map(|pool| vec![0; pool.hosts().len()]).collect();
+        let held: Vec<Vec<u32>> = pools.iter().map(|pool| vec![0; pool.slots().len()]).collect();
         Self {
             power: Power {
                 fabric_per_gpu: fabric,
@@ -83,7 +85,7 @@ impl Meter {
     }
 
     /// Time passes, with everything as it is.
-    pub fn advance(&mut self, now: Millis, queues: &[Queue]) {
+    pub fn advance(&mut self, now: Millis, sides: &[Side]) {
         let span = now - self.now;
         if span == 0 {
             return;
@@ -91,16 +93,16 @@ impl Meter {
         let in_window = now.min(self.window).saturating_sub(self.now);
         let active: u32 = self.active.iter().sum();
         self.used_in_window += u128::from(active) * u128::from(in_window);
-        let stranded: u32 = queues.iter().map(stranded).sum();
+        let stranded: u32 = sides.iter().map(stranded).sum();
         self.stranded += u128::from(stranded) * u128::from(span);
-        self.energy_j += self.watts(queues) * span as f64 / 1000.0;
+        self.energy_j += self.watts(sides) * span as f64 / 1000.0;
         self.now = now;
     }
 
-    fn watts(&self, queues: &[Queue]) -> f64 {
+    fn watts(&self, sides: &[Side]) -> f64 {
         let of_class = |class: usize| {
             let watts = self.power.by_class.get(class).unwrap_or(&self.power.gpu);
-            let loose: u32 = queues.iter().map(|queue| queue.pool().loose(class)).sum();
+            let loose: u32 = sides.iter().map(|side| side.attached.loose(class)).sum();
             let attached = self.gpus[class] - self.active[class] - loose;
             self.power.fabric_per_gpu * f64::from(self.gpus[class])
                 + watts.active_w * f64::from(self.active[class])
@@ -167,13 +169,14 @@ impl Meter {
 }
 
 /// Free GPUs of classes of which there are enough for a job that waits.
-fn stranded(queue: &Queue) -> u32 {
-    if queue.waiting() == 0 {
+fn stranded(side: &Side) -> u32 {
+    let plan = side.plan();
+    if plan.waiting() == 0 {
         return 0;
     }
-    let narrowest = queue.narrowest();
+    let narrowest = plan.narrowest();
     let free = (0..narrowest.len()).map(|class| {
-        let free = queue.pool().free(class);
+        let free = side.attached.free(class, plan.pool().classes()[class].gpus);
         match narrowest[class] {
             Some(gpus) if gpus <= free => free,
             _ => 0,

@@ -4,7 +4,7 @@
 //! what it ran so far; of what was never served what others like it took, as [`History`] expects it. Its row says so.
 
 use crate::trace::MAX_MEMORY_GIB;
-use poolwright_planner::queue::{History, Millis};
+use poolwright_planner::engine::{History, Millis};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 

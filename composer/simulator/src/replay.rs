@@ -1,15 +1,16 @@
 //! One run: events in their order, until every job has ended.
 //!
-//! At each moment first everything that ends, begins and arrives is noted, then each queue that it concerns decides once.
+//! At each moment first everything that ends, begins and arrives is noted, then each pool that it concerns is planned once.
 
+use crate::attachments::{Attachments, Part};
 use crate::meter::Meter;
-use crate::policies::{Ground, Policy};
+use crate::policies::{Ground, Policy, stay};
 use crate::runtimes::Runtimes;
 use crate::scenario::Scenario;
 use crate::workload::{SimJob, Workload};
-use poolwright_planner::queue::{ClassIndex, History, Job, JobId, Millis, Part, Pool, Queue, Start};
+use poolwright_planner::engine::{self, ClassIndex, JobId, Millis, Plan, Pool, Start, replan};
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BTreeMap, BinaryHeap, HashMap};
 
 /// What became of a job.
 #[derive(Clone, Debug, PartialEq)]
@@ -45,13 +46,40 @@ enum Event {
     Begin,
 }
 
+/// A pool: its plan, what happened since, and what is attached where.
+#[derive(Debug)]
+pub struct Side {
+    /// `None` only while it is planned.
+    plan: Option<Plan>,
+    since: Vec<engine::Event>,
+    pub(crate) attached: Attachments,
+    running: BTreeMap<JobId, (ClassIndex, Vec<Part>)>,
+}
+
+impl Side {
+    pub(crate) fn plan(&self) -> &Plan {
+        let Some(plan) = &self.plan else {
+            unreachable!("nobody asks while it is planned")
+        };
+        plan
+    }
+
+    fn decide(&mut self, now: Millis) -> Vec<Start> {
+        self.attached.tell(&mut self.since);
+        let plan = self.plan.take().map(|plan| replan(now, &self.since, plan));
+        self.since.clear();
+        let starts = plan.as_ref().map_or_else(Vec::new, |plan| plan.starts().to_vec());
+        self.plan = plan;
+        starts
+    }
+}
+
 struct Run<'a> {
     scenario: &'a Scenario,
     workload: &'a Workload,
     ground: Ground,
     runtimes: Runtimes,
-    queues: Vec<Queue>,
-    history: History,
+    sides: Vec<Side>,
     events: BinaryHeap<Reverse<(Millis, Event, JobId)>>,
     records: Vec<Record>,
     /// By job: the class that it was given.
@@ -108,14 +136,19 @@ pub fn replay_on<E>(
     clock: &mut Clock<'_, E>,
 ) -> Result<Replayed, E> {
     let rules = (policy.rules)(scenario);
+    let side = |pool: Pool| Side {
+        attached: Attachments::of(&pool, stay(scenario)),
+        plan: Some(Plan::new(pool, rules)),
+        since: Vec::new(),
+        running: BTreeMap::new(),
+    };
     let run = Run {
         scenario,
         workload,
         ground: policy.ground,
         runtimes,
         meter: Meter::new(scenario, &pools, workload),
-        queues: pools.into_iter().map(|pool| Queue::new(pool, rules)).collect(),
-        history: History::default(),
+        sides: pools.into_iter().map(side).collect(),
         events: BinaryHeap::new(),
         records: Vec::with_capacity(workload.jobs.len()),
         ran_on: vec![0; workload.jobs.len()],
@@ -125,20 +158,13 @@ pub fn replay_on<E>(
 
 impl Run<'_> {
     fn go<E>(mut self, clock: &mut Clock<'_, E>) -> Result<Replayed, E> {
-        let widest: Vec<Vec<u32>> = self
-            .queues
-            .iter()
-            .map(|queue| {
-                let classes = 0..queue.pool().classes().len();
-                classes.map(|class| queue.pool().widest_job(class)).collect()
-            })
-            .collect();
+        let mut possible: HashMap<(usize, ClassIndex, ClassIndex, u32), bool> = HashMap::new();
         let (mut arrived, mut refused, mut decisions_ns) = (0, Vec::new(), Vec::new());
-        let mut concerned = vec![false; self.queues.len()];
+        let mut concerned = vec![false; self.sides.len()];
         while let Some(now) = self.next_moment(arrived) {
-            self.meter.advance(now, &self.queues);
-            for (index, queue) in self.queues.iter_mut().enumerate() {
-                let detached = queue.leave(now);
+            self.meter.advance(now, &self.sides);
+            for (index, side) in self.sides.iter_mut().enumerate() {
+                let detached = side.attached.leave(now);
                 self.meter.detached(detached);
                 concerned[index] = false;
             }
@@ -152,11 +178,13 @@ impl Run<'_> {
                 }
             }
             while let Some(job) = self.workload.jobs.get(arrived).filter(|job| job.submit <= now) {
-                let queue = self.queue_of(job);
-                match job.fits(&widest[queue]) {
+                let side = self.side_of(job);
+                let asks = (side, job.class, job.upto, job.gpus);
+                let plan = self.sides[side].plan();
+                match *possible.entry(asks).or_insert_with(|| plan.holds(&job.job(0, 0))) {
                     true => {
-                        self.submit(arrived, queue);
-                        concerned[queue] = true;
+                        self.submit(arrived, side);
+                        concerned[side] = true;
                     }
                     false => refused.push(arrived as JobId),
                 }
@@ -164,9 +192,9 @@ impl Run<'_> {
             }
             for (index, _) in concerned.iter().enumerate().filter(|(_, concerned)| **concerned) {
                 let before = clock()?;
-                let starts = self.queues[index].decide(now);
+                let starts = self.sides[index].decide(now);
                 decisions_ns.push(clock()?.saturating_sub(before));
-                for start in starts {
+                for start in &starts {
                     self.grant(index, start, now);
                 }
             }
@@ -184,52 +212,49 @@ impl Run<'_> {
         let arrival = self.workload.jobs.get(arrived).map(|job| job.submit);
         let event = self.events.peek().map(|next| next.0.0);
         let soonest = arrival.into_iter().chain(event).min()?;
-        let leaves = self.queues.iter().filter_map(Queue::next_leave);
+        let leaves = self.sides.iter().filter_map(|side| side.attached.next_leave());
         leaves.chain([soonest]).min()
     }
 
-    fn queue_of(&self, job: &SimJob) -> usize {
+    fn side_of(&self, job: &SimJob) -> usize {
         match self.ground {
             Ground::Partitions => job.tenant,
             Ground::Servers | Ground::Pool => 0,
         }
     }
 
-    fn submit(&mut self, index: usize, queue: usize) {
+    fn submit(&mut self, index: usize, side: usize) {
         let job = &self.workload.jobs[index];
-        let expected =
-            self.runtimes
-                .expected(job.run_time, job.looseness, &self.history, job.tenant, job.gpus);
-        self.queues[queue].submit(Job {
-            id: index as JobId,
-            tenant: job.tenant,
-            gpus: job.gpus,
-            class: job.class,
-            upto: job.upto,
-            submitted: job.submit,
-            expected,
-        });
+        let history = self.sides[side].plan().history();
+        let expected = self
+            .runtimes
+            .expected(job.run_time, job.looseness, history, job.tenant, job.gpus);
+        let job = job.job(index as JobId, expected);
+        self.sides[side].since.push(engine::Event::Submitted(job));
     }
 
-    fn grant(&mut self, queue: usize, start: Start, now: Millis) {
-        let job = &self.workload.jobs[start.job.id as usize];
-        let began = now + self.latency(job, &start.parts);
-        self.queues[queue].begins(start.job.id, began);
-        self.meter.granted(queue, &start.parts);
-        self.ran_on[start.job.id as usize] = start.class;
-        self.events.push(Reverse((began, Event::Begin, start.job.id)));
-        self.events
-            .push(Reverse((began + job.run_time, Event::End, start.job.id)));
+    fn grant(&mut self, index: usize, start: &Start, now: Millis) {
+        let id = start.job.id;
+        let job = &self.workload.jobs[id as usize];
+        let parts = self.sides[index].attached.take(start.class, &start.parts);
+        let began = now + self.latency(job, &parts);
+        let side = &mut self.sides[index];
+        side.since.push(engine::Event::Began { job: id, at: began });
+        side.running.insert(id, (start.class, parts.clone()));
+        self.meter.granted(index, &parts);
+        self.ran_on[id as usize] = start.class;
+        self.events.push(Reverse((began, Event::Begin, id)));
+        self.events.push(Reverse((began + job.run_time, Event::End, id)));
         self.records.push(Record {
-            job: start.job.id,
+            job: id,
             gpus: job.gpus,
             submitted: job.submit,
             granted: now,
             began,
             ended: began + job.run_time,
-            pool: queue,
+            pool: index,
             class: start.class,
-            parts: start.parts,
+            parts,
         });
     }
 
@@ -253,11 +278,16 @@ impl Run<'_> {
 
     fn end(&mut self, job: JobId, now: Millis) -> usize {
         let sim = &self.workload.jobs[job as usize];
-        let queue = self.queue_of(sim);
-        if let Some(ended) = self.queues[queue].finish(job, now) {
-            self.meter.ends(queue, ended.class, sim.gpus, &ended.parts);
+        let index = self.side_of(sim);
+        let side = &mut self.sides[index];
+        if let Some((class, parts)) = side.running.remove(&job) {
+            side.attached.give_back(class, &parts, now);
+            self.meter.ends(index, class, sim.gpus, &parts);
         }
-        self.history.learn(sim.tenant, sim.gpus, sim.run_time);
-        queue
+        side.since.push(engine::Event::Ended {
+            job,
+            ran: sim.run_time,
+        });
+        index
     }
 }

@@ -1,6 +1,6 @@
 //! What a queue is told of run times before jobs have ended.
 
-use poolwright_planner::queue::{History, Millis};
+use poolwright_planner::engine::{History, Millis};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;

@@ -5,7 +5,7 @@ use crate::scenario::{GpuPower, Scenario};
 use crate::trace::Trace;
 use crate::workload::{Workload, WorkloadError};
 use poolwright_model::profile::Profiles;
-use poolwright_planner::queue::{Class, Pool, Switch};
+use poolwright_planner::engine::{Class, Pool, Switch};
 use serde::{Deserialize, Serialize};
 
 /// The most hosts, and the most GPUs of a kind.
@@ -265,7 +265,7 @@ impl Site {
         let Some(Switches { count, uplink_gpus }) = self.switches else {
             return pool;
         };
-        let hosts = (0..slots.len()).map(|host| host % count as usize).collect();
+        let hosts: Vec<usize> = (0..slots.len()).map(|host| host % count as usize).collect();
         let switch = |place: u32| Switch {
             // Each in its turn: the first have one more.
             gpus: (pool.classes().iter())
@@ -273,7 +273,7 @@ impl Site {
                 .collect(),
             uplink: uplink_gpus,
         };
-        let switches = (0..count).map(switch).collect();
-        pool.linked(hosts, switches)
+        let switches: Vec<Switch> = (0..count).map(switch).collect();
+        pool.linked(&hosts, &switches)
     }
 }

@@ -5,7 +5,7 @@ use crate::runtimes::LOOSE;
 use crate::scenario::{GpuPower, Scenario};
 use crate::site::Site;
 use crate::trace::{Trace, TraceJob};
-use poolwright_planner::queue::{ANY_LARGER, Class, ClassIndex, Millis};
+use poolwright_planner::engine::{ANY_LARGER, Class, ClassIndex, Job, JobId, Millis};
 use std::f64::consts::TAU;
 
 /// A job to be replayed.
@@ -31,10 +31,17 @@ impl SimJob {
         self.run_time as f64 / 1000.0 * f64::from(self.gpus)
     }
 
-    /// Whether any class that it may run on takes a job so wide; `widest` by class.
-    pub(crate) fn fits(&self, widest: &[u32]) -> bool {
-        let classes = widest.iter().take(self.upto.saturating_add(1)).skip(self.class);
-        classes.into_iter().any(|widest| *widest >= self.gpus)
+    /// As the engine knows it.
+    pub(crate) fn job(&self, id: JobId, expected: Millis) -> Job {
+        Job {
+            id,
+            tenant: self.tenant,
+            gpus: self.gpus,
+            class: self.class,
+            upto: self.upto,
+            submitted: self.submit,
+            expected,
+        }
     }
 }
 

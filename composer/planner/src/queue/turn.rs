@@ -2,8 +2,8 @@
 //! above their share are put back. A preempting job comes no later than any job of lower priority.
 
 use super::line::WaitingJob;
-use super::order;
 use super::outlook::Pass;
+use crate::engine::order;
 use crate::promise::width;
 use jiff::{SignedDuration, Timestamp};
 use poolwright_model::id::TenantId;

@@ -8,7 +8,7 @@ use crate::unplaced::Help;
 use crate::uplinks::FullUplink;
 use poolwright_model::topology::HostPort;
 use poolwright_sizing::need::{GpuSet, Need};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 /// Uplinks that would carry more than they may, if a set were placed as if they carried any number; none where it has no
 /// place then either. Leaves the capacity as it was.
@@ -63,8 +63,7 @@ pub(super) fn ever(survey: &Survey<'_>, capacity: &Capacity<'_>, shelves: &[usiz
             *gpus += u32::try_from(survey.units[unit].gpus.len()).unwrap_or(u32::MAX);
         }
     }
-    let none = BTreeSet::new();
-    let hosts = capacity.sorts_of_hosts(&none);
+    let hosts = capacity.sorts_of_hosts();
     let ports = |host: usize| {
         let rooms = capacity.ports(host);
         rooms.zip(capacity.ports_of(host).iter().copied())

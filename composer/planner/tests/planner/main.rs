@@ -5,6 +5,7 @@
 mod calendar;
 mod direct;
 mod elastic;
+mod engine;
 mod exchanging;
 mod forecast;
 mod horizon;
@@ -17,7 +18,6 @@ mod placing;
 mod planted_faults;
 mod promises;
 mod properties;
-mod queue;
 mod recomposing;
 mod returning;
 mod scale;

@@ -15,7 +15,7 @@ mod static_shared_ordered;
 use crate::apportion::apportion;
 use crate::scenario::Scenario;
 use crate::workload::Workload;
-use poolwright_planner::queue::{Class, Millis, Pool, Rules};
+use poolwright_planner::engine::{Class, Millis, Pool, Rules};
 use serde::Serialize;
 
 /// What a policy has to work with.
@@ -75,7 +75,7 @@ impl Policy {
 }
 
 /// How long GPUs stay attached and idle in a pool.
-fn idle(scenario: &Scenario) -> Option<Millis> {
+pub(crate) fn stay(scenario: &Scenario) -> Option<Millis> {
     Some((scenario.pool.idle_detach_s * 1000.0) as Millis)
 }
 

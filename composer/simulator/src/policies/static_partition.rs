@@ -1,7 +1,7 @@
 //! What many sites have: each tenant its own servers, first come first served, with EASY backfill.
 
 use super::{Ground, Policy};
-use poolwright_planner::queue::{Backfill, Order, Preference, Rules};
+use poolwright_planner::engine::{Backfill, Order, Preference, Rules};
 
 pub const POLICY: Policy = Policy {
     name: "static-partition",
@@ -12,6 +12,6 @@ pub const POLICY: Policy = Policy {
         backfill: Backfill::Reserve,
         preference: Preference::BestFit,
         fair_share: 0.0,
-        idle: None,
+        slip: None,
     },
 };

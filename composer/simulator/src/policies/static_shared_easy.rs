@@ -2,7 +2,7 @@
 //! waiting job may go before it (EASY backfill).
 
 use super::{Ground, Policy};
-use poolwright_planner::queue::{Backfill, Order, Preference, Rules};
+use poolwright_planner::engine::{Backfill, Order, Preference, Rules};
 
 pub const POLICY: Policy = Policy {
     name: "static-shared-easy",
@@ -13,6 +13,6 @@ pub const POLICY: Policy = Policy {
         backfill: Backfill::Reserve,
         preference: Preference::BestFit,
         fair_share: 0.0,
-        idle: None,
+        slip: None,
     },
 };

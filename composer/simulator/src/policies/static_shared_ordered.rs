@@ -1,14 +1,10 @@
 //! Our order and reservations on static servers: what ordering brings without composing.
 
 use super::{Ground, Policy, poolwright};
-use poolwright_planner::queue::Rules;
 
 pub const POLICY: Policy = Policy {
     name: "static-shared-ordered",
     about: "static servers that all share, in our order",
     ground: Ground::Servers,
-    rules: |scenario| Rules {
-        idle: None,
-        ..poolwright::rules(scenario)
-    },
+    rules: poolwright::rules,
 };

@@ -1,6 +1,6 @@
 //! Small hardware and small workloads for the tests.
 
-use poolwright_planner::queue::{ANY_LARGER, Class};
+use poolwright_planner::engine::{ANY_LARGER, Class};
 use poolwright_simulator::replay::{Replayed, replay};
 use poolwright_simulator::workload::{SimJob, Workload};
 use poolwright_simulator::{Runtimes, Scenario, policies};

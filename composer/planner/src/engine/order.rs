@@ -93,7 +93,7 @@ impl Shares {
 
 /// How far the jobs of each tenant are put back, of what each holds and the weight of its share; one without weight
 /// wants nothing: `hours` for each time that it holds its share over. A tenant alone has all.
-pub(super) fn delays(held: &[(u64, u32)], hours: f64) -> Vec<Millis> {
+pub(crate) fn delays(held: &[(u64, u32)], hours: f64) -> Vec<Millis> {
     let all: u64 = held.iter().map(|(held, _)| held).sum();
     let weights: u64 = held.iter().map(|(_, weight)| u64::from(*weight)).sum();
     let tenants = held.iter().filter(|(_, weight)| *weight > 0).count();
@@ -117,7 +117,7 @@ mod tests {
             tenant: 0,
             gpus: 1,
             class: 0,
-            upto: crate::queue::ANY_LARGER,
+            upto: crate::engine::ANY_LARGER,
             submitted,
             expected,
         }

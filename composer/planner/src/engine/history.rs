@@ -7,6 +7,8 @@ use std::collections::{BTreeMap, VecDeque};
 const REMEMBERED: usize = 200;
 /// Fewer than these say nothing.
 const ENOUGH: usize = 5;
+/// What runs longer than expected is not expected to end sooner than this.
+const AT_LEAST: Millis = 60_000;
 /// Expected of the first jobs of all.
 const UNKNOWN: Millis = 3_600_000;
 
@@ -43,6 +45,8 @@ pub struct History {
     tenants: BTreeMap<usize, Sample>,
     widths: BTreeMap<u32, Sample>,
     all: Sample,
+    tails: BTreeMap<usize, Tail>,
+    tail: Tail,
 }
 
 impl History {
@@ -52,6 +56,8 @@ impl History {
         self.tenants.entry(tenant).or_default().learn(run_time);
         self.widths.entry(gpus).or_default().learn(run_time);
         self.all.learn(run_time);
+        self.tails.entry(tenant).or_default().learn(run_time);
+        self.tail.learn(run_time);
     }
 
     /// The mean run time of jobs like it: like it in tenant and width, else in tenant, else in width, else any. Of run
@@ -64,6 +70,58 @@ impl History {
             .or_else(|| of(self.widths.get(&gpus)))
             .or_else(|| self.all.mean())
             .unwrap_or(UNKNOWN)
+    }
+
+    /// How much longer a job will run that has run so long: as others did that ran longer, of its tenant if enough of them
+    /// are known, else of any; the median. Of what has run longer than nearly all: until the next step of these counts.
+    #[must_use]
+    pub fn remaining(&self, tenant: usize, ran: Millis) -> Millis {
+        let of_tenant = self.tails.get(&tenant).and_then(|tail| tail.median_above(ran));
+        let ends = of_tenant.or_else(|| self.tail.median_above(ran));
+        ends.unwrap_or_else(|| step_end(step(ran)))
+            .saturating_sub(ran)
+            .max(AT_LEAST)
+    }
+}
+
+/// All run times that were ever seen, counted by steps of a factor of the square root of two.
+#[derive(Clone, Debug, Default)]
+struct Tail {
+    counts: Vec<u32>,
+}
+
+fn step(run_time: Millis) -> usize {
+    (2.0 * (run_time.max(1) as f64).log2()) as usize
+}
+
+fn step_end(step: usize) -> Millis {
+    ((step + 1) as f64 / 2.0).exp2() as Millis
+}
+
+impl Tail {
+    fn learn(&mut self, run_time: Millis) {
+        let step = step(run_time);
+        if self.counts.len() <= step {
+            self.counts.resize(step + 1, 0);
+        }
+        self.counts[step] += 1;
+    }
+
+    /// The median of those that ran longer; `None` of too few.
+    fn median_above(&self, ran: Millis) -> Option<Millis> {
+        let first = step(ran) + 1;
+        let longer = self.counts.get(first..)?;
+        let all: u32 = longer.iter().sum();
+        if all < ENOUGH as u32 {
+            return None;
+        }
+        let mut below = 0;
+        let middle = longer.iter().position(|count| {
+            below += count;
+            2 * below >= all
+        })?;
+        // The middle of its step.
+        Some(((first + middle) as f64 / 2.0 + 0.25).exp2() as Millis)
     }
 }
 
@@ -87,6 +145,24 @@ mod tests {
         }
         assert_eq!(history.expected(0, 1), 1);
         assert_eq!(history.expected(0, 8), 30);
+    }
+
+    #[test]
+    fn what_ran_longer_than_expected_ends_as_the_longer_ones_did() {
+        let mut history = History::default();
+        let (minute, hour) = (60_000, 3_600_000);
+        (0..95).for_each(|_| history.learn(0, 1, minute));
+        (0..5).for_each(|_| history.learn(0, 1, 10 * hour));
+        let near = |remaining: Millis, hours: Millis| remaining.abs_diff(hours * hour) < 3 * hour;
+        assert!(near(history.remaining(0, 5 * minute), 10));
+        assert!(
+            near(history.remaining(7, 9 * hour), 2),
+            "as those of other tenants did"
+        );
+        // Nothing is known of such long ones: no more than the next step, and not as long again.
+        let beyond = history.remaining(0, 100 * hour);
+        assert!((minute..42 * hour).contains(&beyond), "{beyond}");
+        assert_eq!(History::default().remaining(0, 10), AT_LEAST);
     }
 
     #[test]

@@ -1,7 +1,7 @@
-//! The queue by itself: turns, reservations, classes, places, shares and idle GPUs.
+//! The engine by itself: turns, reservations, classes, places and shares.
 
-use poolwright_planner::queue::{
-    ANY_LARGER, Backfill, Class, Job, Order, Pool, Preference, Queue, Rules, Start,
+use poolwright_planner::engine::{
+    ANY_LARGER, Backfill, Class, Event, Job, Order, Plan, Pool, Preference, Rules, Start, replan,
 };
 
 const SECOND: u64 = 1000;
@@ -12,7 +12,7 @@ fn rules(backfill: Backfill) -> Rules {
         backfill,
         preference: Preference::Working,
         fair_share: 0.0,
-        idle: Some(60 * SECOND),
+        slip: None,
     }
 }
 
@@ -37,6 +37,42 @@ fn job(id: u32, submitted_s: u64, gpus: u32, expected_s: u64) -> Job {
         upto: ANY_LARGER,
         submitted: submitted_s * SECOND,
         expected: expected_s * SECOND,
+    }
+}
+
+/// A plan with what happens to it between two decisions.
+struct Queue {
+    plan: Option<Plan>,
+    events: Vec<Event>,
+}
+
+impl Queue {
+    fn new(pool: Pool, rules: Rules) -> Self {
+        Self {
+            plan: Some(Plan::new(pool, rules)),
+            events: Vec::new(),
+        }
+    }
+
+    fn submit(&mut self, job: Job) {
+        self.events.push(Event::Submitted(job));
+    }
+
+    fn finish(&mut self, job: u32, ran: u64) {
+        self.events.push(Event::Ended { job, ran });
+    }
+
+    fn idle(&mut self, host: usize, gpus: u32) {
+        self.events.push(Event::Idle { host, class: 0, gpus });
+    }
+
+    fn decide(&mut self, now: u64) -> Vec<Start> {
+        let plan = replan(now, &std::mem::take(&mut self.events), self.plan.take().unwrap());
+        self.plan.insert(plan).starts().to_vec()
+    }
+
+    fn narrowest(&self) -> Vec<Option<u32>> {
+        self.plan.as_ref().unwrap().narrowest()
     }
 }
 
@@ -102,14 +138,6 @@ fn what_outlasts_the_wait_may_use_what_is_spared() {
 fn a_job_takes_the_smallest_class_that_suffices_and_is_free() {
     let classes = vec![class("80gb", 80, 2), class("24gb", 24, 1)];
     let pool = Pool::composable(classes, &[4], 8);
-    assert_eq!(
-        (
-            pool.smallest_class(20),
-            pool.smallest_class(25),
-            pool.smallest_class(81)
-        ),
-        (Some(0), Some(1), None)
-    );
     let mut queue = Queue::new(pool, rules(Backfill::Reserve));
     (0..4).for_each(|id| queue.submit(job(id, 0, 1, 10)));
     queue.submit(Job {
@@ -126,56 +154,24 @@ fn a_job_takes_the_smallest_class_that_suffices_and_is_free() {
 }
 
 #[test]
-fn a_job_goes_where_its_gpus_are_attached() {
-    let mut queue = Queue::new(pool(6, &[8, 8]), rules(Backfill::Reserve));
+fn a_job_goes_where_its_gpus_are_attached_and_leaves_a_sleeping_host_asleep() {
+    let mut queue = Queue::new(pool(8, &[8, 8, 4]), rules(Backfill::Reserve));
+    queue.idle(1, 3);
     queue.submit(job(0, 0, 3, 10));
-    queue.submit(job(1, 0, 2, 20));
-    let first = queue.decide(0);
-    assert_eq!(first[0].parts[0].attached, 3);
-    queue.finish(0, 10 * SECOND);
-    queue.submit(job(2, 10, 4, 10));
-    let next = queue.decide(10 * SECOND);
+    assert_eq!(queue.decide(0)[0].parts, [(1, 3)]);
+    queue.idle(1, 0);
+    queue.idle(0, 2);
+    queue.submit(job(1, 0, 2, 10));
     assert_eq!(
-        (next[0].parts[0].host, next[0].parts[0].attached),
-        (first[0].parts[0].host, 1)
+        queue.decide(0)[0].parts,
+        [(1, 2)],
+        "two are attached to the first, which sleeps"
     );
-}
-
-#[test]
-fn a_host_is_left_asleep_while_one_that_works_has_room() {
-    let mut queue = Queue::new(pool(8, &[4, 4]), rules(Backfill::Reserve));
-    queue.submit(job(0, 0, 2, 100));
-    queue.submit(job(1, 0, 4, 10));
-    let hosts: Vec<usize> = queue.decide(0).iter().map(|start| start.parts[0].host).collect();
-    assert_ne!(hosts[0], hosts[1]);
+    queue.submit(job(2, 0, 2, 10));
+    queue.finish(0, 10 * SECOND);
     queue.finish(1, 10 * SECOND);
-    queue.submit(job(2, 10, 2, 10));
-    let next = queue.decide(10 * SECOND);
-    assert_eq!(
-        (next[0].parts[0].host, next[0].parts[0].attached),
-        (hosts[0], 2),
-        "four are attached and idle at the other, which sleeps"
-    );
-}
-
-#[test]
-fn idle_gpus_leave_after_a_while_unless_they_are_wanted() {
-    let mut queue = Queue::new(pool(4, &[4]), rules(Backfill::Reserve));
-    queue.submit(job(0, 0, 2, 10));
-    assert_eq!(queue.decide(0).len(), 1);
-    queue.finish(0, 10 * SECOND);
-    assert_eq!(
-        (queue.next_leave(), queue.leave(69 * SECOND)),
-        (Some(70 * SECOND), 0)
-    );
-    assert_eq!(queue.pool().loose(0), 2);
-    // Given back again at 65: the earlier moment no longer counts.
-    queue.submit(job(1, 60, 1, 5));
-    assert_eq!(queue.decide(60 * SECOND)[0].parts[0].attached, 0);
-    queue.finish(1, 65 * SECOND);
-    assert_eq!(queue.leave(70 * SECOND), 0);
-    assert_eq!(queue.leave(125 * SECOND), 2);
-    assert_eq!((queue.pool().loose(0), queue.next_leave()), (4, None));
+    queue.idle(1, 0);
+    assert_eq!(queue.decide(10 * SECOND)[0].parts, [(0, 2)], "all sleep");
 }
 
 #[test]
@@ -234,8 +230,8 @@ fn a_job_yields_by_what_waits_now_and_not_by_what_waited_when_it_came() {
 fn a_job_wider_than_a_host_spreads_over_few_and_a_static_one_takes_whole_servers() {
     let mut queue = Queue::new(pool(24, &[16, 16, 16]), rules(Backfill::Reserve));
     queue.submit(job(0, 0, 20, 10));
-    let parts: Vec<u32> = queue.decide(0)[0].parts.iter().map(|part| part.gpus).collect();
-    assert_eq!(parts, [16, 4]);
+    let parts: Vec<u32> = queue.decide(0)[0].parts.iter().map(|(_, gpus)| *gpus).collect();
+    assert_eq!(parts, [15, 5], "whole groups of five, of at most eight");
     let mut queue = Queue::new(
         Pool::fixed(vec![class("any", 0, 24)], 8),
         rules(Backfill::Reserve),
@@ -243,11 +239,11 @@ fn a_job_wider_than_a_host_spreads_over_few_and_a_static_one_takes_whole_servers
     queue.submit(job(0, 0, 12, 10));
     queue.submit(job(1, 0, 8, 10));
     let starts = queue.decide(0);
-    let parts: Vec<u32> = starts[0].parts.iter().map(|part| part.gpus).collect();
+    let parts: Vec<u32> = starts[0].parts.iter().map(|(_, gpus)| *gpus).collect();
     assert_eq!((parts, starts.len()), (vec![8, 8], 2));
-    assert_eq!(
-        queue.pool().free(0),
-        0,
+    queue.submit(job(2, 0, 4, 10));
+    assert!(
+        queue.decide(0).is_empty(),
         "what is left of a whole server is nobody's"
     );
 }
@@ -259,8 +255,53 @@ fn a_job_that_runs_longer_than_expected_does_not_hold_a_reservation_in_the_past(
     queue.decide(0);
     queue.submit(job(1, 1, 2, 10));
     queue.submit(job(2, 2, 1, 500));
-    // At 600 job 0 is expected to run for another 600.
-    assert_eq!(ids(&queue.decide(600 * SECOND)), [2]);
+    // At 600 job 0 is expected to end at any moment: nothing is known to run so long.
+    assert!(queue.decide(600 * SECOND).is_empty());
+    queue.submit(job(3, 600, 1, 50));
+    assert_eq!(ids(&queue.decide(600 * SECOND)), [3]);
+}
+
+/// Two of four GPUs run for a day, the two others hold short jobs that never end when they say.
+#[test]
+fn a_gang_slips_no_more_than_it_may() {
+    let starts = |slip: Option<u64>| {
+        let mut queue = Queue::new(
+            pool(4, &[4]),
+            Rules {
+                slip,
+                ..rules(Backfill::Reserve)
+            },
+        );
+        for (id, gpus) in [(0, 1), (1, 1), (2, 1), (3, 1)] {
+            queue.submit(job(id, 0, gpus, 20));
+        }
+        assert_eq!(ids(&queue.decide(0)), [0, 1, 2, 3]);
+        queue.submit(job(100, 1, 3, 60));
+        let mut ends: Vec<(u64, u32)> = (0..4_u64).map(|id| (100 + 10 * id, id as u32)).collect();
+        for second in 1..3000_u64 {
+            let now = second * SECOND;
+            ends.retain(|(end, id)| {
+                if *end <= second {
+                    queue.finish(*id, 100 * SECOND);
+                }
+                *end > second
+            });
+            if second % 20 == 0 {
+                queue.submit(job(1000 + second as u32, second, 1, 20));
+            }
+            for start in queue.decide(now) {
+                if start.job.id == 100 {
+                    return Some(second);
+                }
+                ends.push((second + 100, start.job.id));
+            }
+        }
+        None
+    };
+    let limited = starts(Some(60 * SECOND)).unwrap();
+    assert!(limited < 300, "{limited}");
+    let unlimited = starts(None);
+    assert!(unlimited.is_none_or(|at| at > limited), "{unlimited:?}");
 }
 
 #[test]

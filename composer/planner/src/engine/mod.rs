@@ -1,0 +1,80 @@
+//! One planning engine: which job gets which GPUs when, beside everything else that a pool has promised.
+//!
+//! * [`replan`]: from events and the previous [`Plan`] to the next. Begin there.
+//! * [`Rules`]: queue order ([`Order`]), backfill ([`Backfill`]), host preference, fair share and the limit of slips.
+//! * [`Pool`]: hosts and GPUs, composable or fixed. [`History`]: run times expected from jobs that finished.
+//!
+//! On the way: `shape` (jobs that want the same GPUs), `lane` (waiting jobs in order), `reserve` (a place for a job that
+//! can't start yet), `decide` (what starts now).
+//!
+//! Pure: the caller passes the time, and the same events give the same plan. Invariants: a job starts once, with all of
+//! its GPUs, of one class that suffices; the first job that can't start has a reservation, and nothing that starts before
+//! it is expected to delay it.
+
+mod decide;
+mod history;
+mod lane;
+pub(crate) mod order;
+mod plan;
+mod pool;
+mod reserve;
+mod shape;
+
+pub use crate::room::Preference;
+pub use history::History;
+pub use order::{Found, Order};
+pub use plan::{Event, Plan, Start, replan};
+pub use pool::{Class, Pool, Switch};
+
+/// Milliseconds since a zero that the caller chooses: moments and spans.
+pub type Millis = u64;
+/// Which job, by the caller's numbering.
+pub type JobId = u32;
+/// Which class of GPUs, counted from the smallest memory.
+pub type ClassIndex = usize;
+/// As [`Job::upto`]: however much memory.
+pub const ANY_LARGER: ClassIndex = ClassIndex::MAX;
+/// Which host, by its place in the pool.
+pub type HostIndex = usize;
+/// Which switch, by its place among them.
+pub type SwitchIndex = usize;
+
+/// A job that waits or runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Job {
+    pub id: JobId,
+    /// Whose, by the caller's numbering from zero.
+    pub tenant: usize,
+    pub gpus: u32,
+    /// The smallest class that suffices: it may run on any from there to `upto`.
+    pub class: ClassIndex,
+    /// The largest class that it may run on; [`ANY_LARGER`] where only its memory counts.
+    pub upto: ClassIndex,
+    pub submitted: Millis,
+    /// How long it is expected to run.
+    pub expected: Millis,
+}
+
+/// Which jobs may start before one that is ahead of them and has no room.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Backfill {
+    /// None.
+    None,
+    /// Any that fits, though the one ahead may wait for ever.
+    Any,
+    /// Those that are not expected to delay it: it has a reservation.
+    Reserve,
+}
+
+/// How the engine decides.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Rules {
+    pub order: Order,
+    pub backfill: Backfill,
+    pub preference: Preference,
+    /// Hours by which a tenant's jobs are put back for each time that it holds an equal share over; 0: not at all.
+    pub fair_share: f64,
+    /// How much later than first promised a reserved job may begin, because others run longer than expected. After that
+    /// nothing starts that is not spared beside it, however short it is expected to be. `None`: as much as it takes.
+    pub slip: Option<Millis>,
+}
