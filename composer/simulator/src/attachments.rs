@@ -148,7 +148,7 @@ impl Attachments {
         detached
     }
 
-    /// Detaches so many idle GPUs of a host, the largest share first.
+    /// Detaches up to `gpus` idle GPUs of a host, the largest share first; returns their number.
     fn evict(&mut self, host: HostIndex, gpus: u32) -> u32 {
         let mut left = gpus;
         while left > 0 {

@@ -1,4 +1,4 @@
-//! Run times expected from what has finished: of the same tenant and width, where enough of them have.
+//! Expected run times, from jobs that finished: of the same tenant and width, if enough of them did.
 
 use super::Millis;
 use std::collections::{BTreeMap, VecDeque};

@@ -62,7 +62,7 @@ impl Pool {
         Self::new(classes, slots, Kind::Composable { spread }, &behind, &[switch])
     }
 
-    /// Servers that each have so many GPUs of one class; GPUs of a class beyond whole servers are left out.
+    /// Servers with `each` GPUs of one class. GPUs of a class beyond whole servers are left out.
     #[must_use]
     pub fn fixed(mut classes: Vec<Class>, each: u32) -> Self {
         classes.sort_by_key(|class| class.memory_gib);
