@@ -131,7 +131,7 @@ pub fn run(args: &SimulateArgs, output: Output) -> Ended {
     }
 }
 
-/// Jobs that no figure includes, and loads that are not those asked for.
+/// Reports jobs that no figure includes, and loads that differ from the requested ones, once each.
 fn warn_of_differences(trace: &Trace, results: &Results) {
     let refused = results.policies.iter().map(|outcome| outcome.metrics.refused);
     if let Some(refused) = refused.max().filter(|refused| *refused > 0) {
@@ -140,10 +140,11 @@ fn warn_of_differences(trace: &Trace, results: &Results) {
             trace.jobs.len()
         ));
     }
-    let mut loads: Vec<_> = results.policies.iter().collect();
-    loads.dedup_by_key(|outcome| outcome.load);
-    for outcome in loads {
-        if (outcome.offered_load / outcome.load - 1.0).abs() > 0.01 {
+    let mut reported: Vec<f64> = Vec::new();
+    for outcome in &results.policies {
+        let differs = (outcome.offered_load / outcome.load - 1.0).abs() > 0.01;
+        if differs && !reported.contains(&outcome.load) {
+            reported.push(outcome.load);
             say(&format!(
                 "the load is {:.3} and not {}: whole servers that hold the widest job have {} GPUs",
                 outcome.offered_load, outcome.load, outcome.gpus
@@ -162,7 +163,7 @@ pub(super) fn read_trace(file: &Path) -> Result<Trace, Failure> {
     })?;
     if trace.rounded_up > 0 {
         say(&format!(
-            "{} jobs ask for a fraction of a GPU, and are replayed on whole GPUs: loads and waits are higher than recorded",
+            "jobs that ask for a fraction of a GPU, replayed on whole GPUs: {}; loads and waits are higher than recorded",
             trace.rounded_up
         ));
     }

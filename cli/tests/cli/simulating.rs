@@ -116,9 +116,14 @@ async fn what_a_replay_changes_or_leaves_out_is_reported() {
         trace.display()
     );
     let load = "the load is 0.417 and not 0.65: whole servers that hold the widest job have 8 GPUs";
-    run(&line)
-        .await
-        .expect(0, &["1 jobs ask for a fraction of a GPU", load, "0.42"]);
+    run(&line).await.expect(
+        0,
+        &[
+            "ask for a fraction of a GPU, replayed on whole GPUs: 1;",
+            load,
+            "0.42",
+        ],
+    );
     let classes = folder.path().join("classes.toml");
     let scenario = std::fs::read_to_string(SCENARIO).unwrap();
     let class = |name: &str, gib: u32| {

@@ -1,4 +1,4 @@
-//! What is free in a pool as it is seen: its [`Room`], and the units and ports behind the counts.
+//! Free capacity of an observed pool: its [`Room`], and the units and ports behind the counts.
 
 use crate::room::{Freshness, HostLayout, Layout, Room, Shelf, Taken};
 use crate::survey::{Condition, PortFacts, Survey, UnitFacts, way};
@@ -43,7 +43,7 @@ struct ShelfKey<'a> {
     managers: BTreeSet<Manager<'a>>,
 }
 
-/// A shelf that was met, with one of its units.
+/// A new shelf, with one of its units.
 struct Met<'a> {
     key: ShelfKey<'a>,
     sample: usize,
@@ -128,6 +128,7 @@ impl<'a> Capacity<'a> {
                 units[shelf].insert((freshness, at));
             }
         }
+        layout.kind_count = layout.kinds.len();
         let graph = survey.world.snapshot.topology.switch_graph();
         layout.reach = sites.list.iter().map(|site| site.reach(&graph, &met)).collect();
         let uplinks: Vec<i64> = survey.load.uplinks.iter().map(|uplink| uplink.free()).collect();
@@ -170,7 +171,7 @@ impl<'a> Capacity<'a> {
         &self.host_ids[host].ports
     }
 
-    /// Names the units that were taken, by their places in the survey, each with its port.
+    /// Chooses the taken units: their places in the survey, each with its port.
     pub fn name(&mut self, taken: &[Taken]) -> Vec<(usize, &'a HostPortId)> {
         let named = taken.iter().filter_map(|taken| {
             let units = &mut self.units[taken.shelf];
@@ -181,7 +182,7 @@ impl<'a> Capacity<'a> {
         named.collect()
     }
 
-    /// Takes names back, of units that are put back then.
+    /// Takes a choice back; the caller puts the units back.
     pub fn unname(&mut self, units: impl IntoIterator<Item = usize>) {
         for unit in units {
             if let Some((shelf, freshness)) = self.shelf_of[unit] {

@@ -438,7 +438,7 @@ impl<'a, 's> Draft<'a, 's> {
         parts.collect()
     }
 
-    /// Names the units that were taken.
+    /// Chooses the taken units.
     pub(crate) fn held(&mut self, taken: &[Taken]) -> Vec<Held> {
         let named = self.capacity.name(taken).into_iter();
         let held = named.filter_map(|(unit, port)| held(self.survey, unit, port));
@@ -447,7 +447,7 @@ impl<'a, 's> Draft<'a, 's> {
         held
     }
 
-    /// Takes the names back of units that were taken and are put back.
+    /// Takes a choice of units back; the caller puts them back.
     pub(crate) fn unname<'h>(&mut self, held: impl IntoIterator<Item = &'h Held>) {
         let survey = self.survey;
         let units = held.into_iter().filter_map(|held| survey.unit_place(&held.unit));

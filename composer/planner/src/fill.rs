@@ -27,8 +27,8 @@ pub(crate) struct Cost {
 }
 
 impl Cost {
-    /// Less than this so many GPUs can't cost on a host: all from one switch, the nearest. `None` where the host reaches
-    /// none of the shelves, of whose units the largest has so many GPUs.
+    /// A lower bound of the cost of `gpus` GPUs on a host: all from one switch, the nearest. `None`: no shelf is in reach.
+    /// `largest`: GPUs of the largest unit on the shelves.
     pub fn at_least(
         room: &Room,
         host: usize,

@@ -6,7 +6,8 @@
 //! * [`unplaced`]: why a demand was not served and what would help; [`explain`](mod@explain): a plan in
 //!   sentences.
 //! * [`plan()`]: what is known and wanted in, a plan out. On the way: `survey` (what may be given away),
-//!   `room` (what is free, by count) and `capacity` (the units and ports behind the counts), `decide` (whose turn it is), `place` and `fill` (who gets what),
+//!   `room` (free capacity by count), `capacity` (the units and ports behind the counts), `decide` (order of service),
+//!   `place` and `fill` (hosts and GPUs of a demand),
 //!   `sequence` (in which order it is done), `why` (what stood in the way).
 //! * [`direct`]: an attach, a detach or a release by name is a plan too.
 //! * [`promise`]: what tenants are guaranteed, and the most that they may hold.

@@ -69,7 +69,7 @@ pub(crate) fn serve(room: &mut Room, need: &Need) -> Option<Vec<Part>> {
     })
 }
 
-/// Takes one of these; `None`, and nothing taken, where that is not possible.
+/// Takes GPUs and slots for one of the choices; `None`, and nothing taken, if there is no room.
 pub(crate) fn serve_chosen(room: &mut Room, choices: &Choices) -> Option<Vec<Part>> {
     for Choice { set, kinds } in &choices.sets {
         for shelves in kinds {

@@ -1,8 +1,8 @@
 //! Free GPUs and slots by count: the ledger that all placing draws from, at any moment and in any pool.
 //!
-//! Units that no placement needs to tell apart are one [`Shelf`]; the distance from a port to a shelf is found once for all ports of a site. So a search asks once for each
-//! sort of host and each shelf, and not for each host and GPU. Which unit of a shelf is taken is decided by
-//! [`crate::capacity`] when a plan names it.
+//! Units that no placement needs to tell apart are one [`Shelf`]; the distance from a port to a shelf is found once for
+//! all ports of a site. So a search asks once for each sort of host and each shelf, and not for each host and GPU.
+//! [`crate::capacity`] chooses the units of a shelf when a plan names them.
 
 use crate::uplinks::Crossing;
 use poolwright_model::units::Bytes;
@@ -24,8 +24,9 @@ pub(crate) struct Layout {
     pub reach: Vec<Vec<(usize, u32)>>,
     /// The uplinks that a unit of a shelf crosses at a site; empty without limits.
     pub crossings: Vec<Vec<Crossing>>,
-    /// The number of each shelf's kind.
+    /// The number of each shelf's kind, and how many kinds there are.
     pub kind_of: Vec<usize>,
+    pub kind_count: usize,
 }
 
 #[derive(Debug)]
@@ -62,7 +63,7 @@ impl Freshness {
     const ALL: [Self; 3] = [Self::Clean, Self::Dirty, Self::Released];
 }
 
-/// What is free.
+/// Free capacity.
 #[derive(Debug, Clone)]
 pub(crate) struct Room {
     layout: Arc<Layout>,
@@ -73,7 +74,7 @@ pub(crate) struct Room {
     /// GPUs that may still be attached across each uplink; negative above its limit, empty without limits.
     pub uplinks: Vec<i64>,
     preference: Preference,
-    /// GPUs that are attached and idle, by host and kind; empty where nobody says.
+    /// Attached idle GPUs, by host and kind; empty if unknown.
     ready: Arc<Vec<u32>>,
 }
 
@@ -104,7 +105,7 @@ pub(crate) struct Port {
     pub free: i64,
 }
 
-/// So many units of a shelf for a port of a host.
+/// Units of a shelf for a port of a host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Pick {
     pub port: usize,
@@ -112,7 +113,7 @@ pub(crate) struct Pick {
     pub units: usize,
 }
 
-/// One unit that was taken, with what it takes to put it back.
+/// One taken unit, with the place and freshness that it goes back to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Taken {
     pub shelf: usize,
@@ -122,7 +123,7 @@ pub(crate) struct Taken {
 }
 
 impl Room {
-    /// Hosts with so many free slots at their ports, and nothing in stock.
+    /// Hosts with `free` slots at each port, and nothing in stock.
     pub fn new(layout: Arc<Layout>, free: Vec<i64>, uplinks: Vec<i64>) -> Self {
         Self {
             stock: vec![[0; 3]; layout.shelves.len()],
@@ -138,27 +139,27 @@ impl Room {
         Self { preference, ..self }
     }
 
-    /// So many GPUs of a kind are attached to a host and idle.
+    /// Sets the number of attached idle GPUs of a kind at a host.
     pub fn set_ready(&mut self, host: usize, kind: usize, gpus: u32) {
-        let kinds = self.layout.kinds.len();
+        let kinds = self.layout.kind_count;
         let ready = Arc::make_mut(&mut self.ready);
         ready.resize(self.layout.hosts.len() * kinds, 0);
         ready[host * kinds + kind] = gpus;
     }
 
-    /// Whether a host would be woken, and whether GPUs would have to be attached for so many: what a preference avoids.
+    /// The two effects that [`Preference::Working`] avoids: waking a host, and attaching GPUs to it.
     pub fn avoids(&self, host: usize, shelves: &[usize], gpus: u32) -> (bool, bool) {
         if self.preference == Preference::BestFit {
             return (false, false);
         }
-        let kinds = self.layout.kinds.len();
+        let kinds = self.layout.kind_count;
         let kind = shelves.first().map(|shelf| self.layout.kind_of[*shelf]);
         let ready = kind.and_then(|kind| self.ready.get(host * kinds + kind));
         let sleeps = self.free(host) == self.layout.hosts[host].slots;
         (sleeps, gpus > ready.copied().unwrap_or(0))
     }
 
-    /// No more than what another has: of GPUs, slots and uplinks.
+    /// Reduces GPUs, slots and uplinks to those of another room.
     pub fn at_most(&mut self, other: &Self) {
         let least = |here: &mut i64, there: &i64| *here = (*here).min(*there);
         self.free
@@ -177,7 +178,7 @@ impl Room {
         }
     }
 
-    /// Takes just these, as far as they are there.
+    /// Takes these units and slots, as far as they are there.
     pub fn seize(&mut self, taken: &[Taken]) {
         for taken in taken {
             self.stock(taken.shelf, taken.freshness, -1);
@@ -236,10 +237,10 @@ impl Room {
         units.saturating_mul(self.layout.shelves[shelf].size)
     }
 
-    /// What a host offers: hosts of one sort are all the same to a placement.
+    /// The offer of a host: hosts of one sort are the same to a placement.
     pub fn sort_of(&self, host: usize) -> Sort<'_> {
         let HostLayout { unsure, slots, ports } = &self.layout.hosts[host];
-        let kinds = self.layout.kinds.len();
+        let kinds = self.layout.kind_count;
         Sort {
             unsure: *unsure,
             slots: *slots,
@@ -293,7 +294,7 @@ impl Room {
         taken.iter().map(|taken| self.shelf(taken.shelf).size).sum()
     }
 
-    /// Takes units and slots for a host. The picks are within what is free.
+    /// Takes units and slots for a host. The picks fit.
     pub fn take(&mut self, host: usize, picks: &[Pick]) -> Vec<Taken> {
         let mut taken = Vec::new();
         for Pick { port, shelf, units } in picks.iter().copied() {

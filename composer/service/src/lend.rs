@@ -166,7 +166,7 @@ impl Lend {
         self.noticed.or(self.over.as_ref().map(|over| over.at))
     }
 
-    /// What is to be done now, if a return takes so long.
+    /// The next action, for returns of this length.
     pub fn next(&self, ladder: Option<&Ladder>, returns: SignedDuration, now: Timestamp) -> Next {
         if self.over.is_some() {
             return Next::Wait(None);

@@ -1,6 +1,5 @@
-//! Limits of automation: recompositions by the calendar are measured against what they moved in the last hour, and
-//! one that would exceed a limit is not begun. Pure. Requests of operators, and jobs that somebody submitted, are not
-//! measured.
+//! Limits of automation: recompositions by the calendar count against the moves of the last hour, and one that would
+//! exceed a limit does not begin. Pure. Requests of operators and submitted jobs do not count.
 //!
 //! A *move* is one GPU that one operation binds, unbinds, or both; what it had to put back has been moved as well.
 //! An hour is the last hour at any moment, so what is begun at 20:59 still counts at 21:30.

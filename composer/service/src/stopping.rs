@@ -134,7 +134,7 @@ impl Stopping {
         }
     }
 
-    /// What is to be done now, if a release takes so long; nothing where no ladder was kept, or where it is over.
+    /// The next action, for releases of this length; none without a recorded ladder, or after its end.
     pub fn next(&self, spec: &JobSpec, returns: SignedDuration, now: Timestamp) -> Next {
         match &self.rungs {
             Some(rungs) => rungs.next(Some(&spec.ladder()), returns, now),

@@ -1,5 +1,5 @@
-//! Which GPUs are attached where: in use, idle, or loose. What the engine decides is done here, with the attaches and
-//! detaches that it takes.
+//! Attachments of GPUs to hosts: in use, idle, or loose. Carries out the engine's decisions and counts attaches and
+//! detaches.
 //!
 //! Invariants: a GPU is loose, idle on one host, or in use on one host; no host has more GPUs than slots; the GPUs of a
 //! class are always as many as at the start.
@@ -18,7 +18,7 @@ pub struct Part {
     pub detached: u32,
 }
 
-/// What is attached to a host, by class.
+/// GPUs attached to a host, by class.
 #[derive(Clone, Debug)]
 struct Host {
     slots: u32,
@@ -41,13 +41,15 @@ impl Host {
 pub struct Attachments {
     hosts: Vec<Host>,
     loose: Vec<u32>,
+    /// By class: held by no job.
+    free: Vec<u32>,
     is_fixed: bool,
     /// How long GPUs stay attached to a host that last gave some back; `None`: until they are wanted elsewhere.
     stay: Option<Millis>,
     /// When idle GPUs leave, host by host; only the latest entry of a host counts.
     leaving: VecDeque<(Millis, HostIndex)>,
     leaves_at: Vec<Millis>,
-    /// Hosts and classes whose idle GPUs are not as they were told.
+    /// Hosts and classes with another number of idle GPUs than last reported.
     changed: BTreeSet<(HostIndex, ClassIndex)>,
 }
 
@@ -65,6 +67,7 @@ impl Attachments {
         Self {
             hosts: pool.slots().iter().map(host).collect(),
             loose: loose.map(|gpus| if pool.is_fixed() { 0 } else { gpus }).collect(),
+            free: pool.classes().iter().map(|class| class.gpus).collect(),
             is_fixed: pool.is_fixed(),
             stay,
             leaving: VecDeque::new(),
@@ -79,15 +82,16 @@ impl Attachments {
         self.loose[class]
     }
 
-    /// GPUs of a class that no job holds, of so many.
+    /// GPUs of a class that no job holds.
     #[must_use]
-    pub fn free(&self, class: ClassIndex, all: u32) -> u32 {
-        all - self.hosts.iter().map(|host| host.busy[class]).sum::<u32>()
+    pub fn free(&self, class: ClassIndex) -> u32 {
+        self.free[class]
     }
 
     /// Takes GPUs of a class for a job: those idle on the host first, then loose ones, then idle ones of other hosts.
     pub fn take(&mut self, class: ClassIndex, places: &[(HostIndex, u32)]) -> Vec<Part> {
-        // What is idle where it is wanted is no other part's to carry away.
+        self.free[class] -= places.iter().map(|(_, gpus)| gpus).sum::<u32>();
+        // Idle GPUs at a chosen host serve the part there, and no other.
         let mut parts: Vec<Part> = places
             .iter()
             .map(|&(host, gpus)| {
@@ -122,14 +126,14 @@ impl Attachments {
         }
     }
 
-    /// Attaches GPUs for use, and says how many had to be detached for it.
+    /// Attaches GPUs for use; returns the number of detaches that this took.
     fn attach(&mut self, class: ClassIndex, host: HostIndex, gpus: u32) -> u32 {
         let mut detached = self.evict(host, gpus.saturating_sub(self.hosts[host].empty_slots()));
         let from_loose = gpus.min(self.loose[class]);
         let mut missing = gpus - from_loose;
         self.loose[class] -= from_loose;
         while missing > 0 {
-            // A host without work gives first: what is idle beside work is likelier to be wanted there.
+            // A host without work gives first: idle GPUs beside work are likelier to be used there.
             let giver = (0..self.hosts.len())
                 .filter(|other| self.hosts[*other].idle[class] > 0)
                 .max_by_key(|other| {
@@ -167,6 +171,7 @@ impl Attachments {
     /// Gives back what a job held: it stays attached, idle.
     pub fn give_back(&mut self, class: ClassIndex, parts: &[Part], now: Millis) {
         for part in parts {
+            self.free[class] += part.gpus;
             self.hosts[part.host].busy[class] -= part.gpus;
             if self.is_fixed {
                 continue;
@@ -185,7 +190,7 @@ impl Attachments {
         Some(self.leaving.front()?.0)
     }
 
-    /// Detaches what has been idle for long enough, and says how many GPUs that were.
+    /// Detaches GPUs whose idle time is over; returns their number.
     pub fn leave(&mut self, now: Millis) -> u32 {
         let mut detached = 0;
         while let Some((at, host)) = self.leaving.front().copied().filter(|(at, _)| *at <= now) {
@@ -198,8 +203,8 @@ impl Attachments {
         detached
     }
 
-    /// What is idle where, as far as it has changed.
-    pub fn tell(&mut self, events: &mut Vec<Event>) {
+    /// Reports changed numbers of idle GPUs.
+    pub fn report(&mut self, events: &mut Vec<Event>) {
         for (host, class) in std::mem::take(&mut self.changed) {
             let gpus = self.hosts[host].idle[class];
             events.push(Event::Idle { host, class, gpus });

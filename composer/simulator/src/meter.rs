@@ -176,7 +176,7 @@ fn stranded(side: &Side) -> u32 {
     }
     let narrowest = plan.narrowest();
     let free = (0..narrowest.len()).map(|class| {
-        let free = side.attached.free(class, plan.pool().classes()[class].gpus);
+        let free = side.attached.free(class);
         match narrowest[class] {
             Some(gpus) if gpus <= free => free,
             _ => 0,

@@ -46,10 +46,10 @@ enum Event {
     Begin,
 }
 
-/// A pool: its plan, what happened since, and what is attached where.
+/// A pool: its plan, the events since, and its attachments.
 #[derive(Debug)]
 pub struct Side {
-    /// `None` only while it is planned.
+    /// `None` only within `decide`.
     plan: Option<Plan>,
     since: Vec<engine::Event>,
     pub(crate) attached: Attachments,
@@ -59,13 +59,13 @@ pub struct Side {
 impl Side {
     pub(crate) fn plan(&self) -> &Plan {
         let Some(plan) = &self.plan else {
-            unreachable!("nobody asks while it is planned")
+            unreachable!("a plan is away only within `decide`")
         };
         plan
     }
 
     fn decide(&mut self, now: Millis) -> Vec<Start> {
-        self.attached.tell(&mut self.since);
+        self.attached.report(&mut self.since);
         let plan = self.plan.take().map(|plan| replan(now, &self.since, plan));
         self.since.clear();
         let starts = plan.as_ref().map_or_else(Vec::new, |plan| plan.starts().to_vec());

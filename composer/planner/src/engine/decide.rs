@@ -23,13 +23,13 @@ enum Verdict {
     Any,
 }
 
-/// What is found out while a decision is made.
+/// Intermediate results of one decision.
 struct Pass {
     delays: Vec<Millis>,
-    /// By the smallest class that suffices: the place of the job whose turn it is there and that can't start. `None`:
-    /// nothing that is known to end makes room for it.
+    /// By smallest sufficient class: the reservation of its first job, which can't start. `None`: no expected end makes
+    /// room for it.
     kept: BTreeMap<ClassIndex, Option<Reserved>>,
-    /// What is free and reserved for nobody.
+    /// Free capacity that is not reserved.
     beside: Room,
     /// By shape, once asked.
     verdicts: Vec<Option<Verdict>>,
@@ -188,7 +188,7 @@ impl Pass {
         self.forget_but_refusals();
     }
 
-    /// There is less room now: what had none has none.
+    /// Room only shrinks within a decision, so refusals stay.
     fn forget_but_refusals(&mut self) {
         let stale = self.verdicts.iter_mut();
         let stale = stale.filter(|verdict| !matches!(verdict, Some(Verdict::No)));

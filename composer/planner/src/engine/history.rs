@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, VecDeque};
 const REMEMBERED: usize = 200;
 /// Fewer than these say nothing.
 const ENOUGH: usize = 5;
-/// What runs longer than expected is not expected to end sooner than this.
+/// An overrunning job is not expected to end sooner than this.
 const AT_LEAST: Millis = 60_000;
 /// Expected of the first jobs of all.
 const UNKNOWN: Millis = 3_600_000;
@@ -72,8 +72,8 @@ impl History {
             .unwrap_or(UNKNOWN)
     }
 
-    /// How much longer a job will run that has run so long: as others did that ran longer, of its tenant if enough of them
-    /// are known, else of any; the median. Of what has run longer than nearly all: until the next step of these counts.
+    /// The expected remaining run time of an overrunning job: the median of longer jobs of its tenant if there are enough,
+    /// else of all tenants. If there are too few of those: until the next step of the counts.
     #[must_use]
     pub fn remaining(&self, tenant: usize, ran: Millis) -> Millis {
         let of_tenant = self.tails.get(&tenant).and_then(|tail| tail.median_above(ran));

@@ -1,4 +1,4 @@
-//! Who runs where until when, who waits, and what starts now.
+//! Running jobs with their expected ends, waiting jobs in order, and the starts of this moment.
 
 use super::decide::Decision;
 use super::history::History;
@@ -10,8 +10,8 @@ use super::{ClassIndex, HostIndex, Job, JobId, Millis, Rules};
 use crate::room::{Room, Taken};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-/// The order is found anew when the backlog is so many times what it was, or so many times less: a tenth changes little,
-/// and ten thousand waiting jobs are not sorted at each moment.
+/// Waiting jobs are sorted again once the backlog has changed by this factor: a tenth changes the order little, and ten
+/// thousand waiting jobs are not sorted at each event.
 const ANOTHER: f64 = 1.1;
 
 /// What happened since the previous plan.
@@ -28,7 +28,7 @@ pub enum Event {
         job: JobId,
         ran: Millis,
     },
-    /// So many GPUs of a class are attached to a host and idle.
+    /// The number of idle GPUs of a class that are attached to a host.
     Idle {
         host: HostIndex,
         class: ClassIndex,
@@ -61,7 +61,7 @@ pub(super) type LaneKey = (usize, usize);
 pub struct Plan {
     pub(super) rules: Rules,
     pub(super) pool: Pool,
-    /// What is free.
+    /// Free capacity.
     pub(super) room: Room,
     pub(super) shapes: Vec<Shape>,
     shape_of: HashMap<Asks, usize>,
@@ -113,7 +113,7 @@ impl Plan {
         }
     }
 
-    /// What starts now.
+    /// The jobs that start now.
     #[must_use]
     pub fn starts(&self) -> &[Start] {
         &self.starts
@@ -191,7 +191,7 @@ impl Plan {
         (job.tenant, shape)
     }
 
-    /// Ranks all that waits by the backlog of now, if it is another.
+    /// Sorts waiting jobs again if the backlog has changed enough.
     pub(super) fn rank_anew(&mut self) {
         let gpus: u32 = self.pool.classes().iter().map(|class| class.gpus).sum();
         let backlog = self.backlog as f64 / 3.6e6 / f64::from(gpus.max(1));

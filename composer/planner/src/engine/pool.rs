@@ -27,9 +27,9 @@ pub struct Switch {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
-    /// A job wider than any host uses at most one host for each so many of its GPUs.
+    /// A job wider than any host uses at most one host for each `spread` of its GPUs.
     Composable { spread: u32 },
-    /// A job wider than any server takes whole empty servers, of so many GPUs.
+    /// A job wider than any server takes whole empty servers, of `each` GPUs.
     Fixed { each: u32 },
 }
 
@@ -113,10 +113,8 @@ impl Pool {
                 });
             }
         }
-        for (class, shelves) in classes.iter().zip(&shelves) {
-            layout.kinds.insert(class.name.clone(), shelves.clone());
-        }
         layout.kind_of.clone_from(&class_of);
+        layout.kind_count = classes.len();
         let mut own = vec![Vec::new(); switches.len()];
         for (at, shelf) in layout.shelves.iter().enumerate() {
             own[shelf.place].push((at, 0));

@@ -5,15 +5,15 @@ use super::plan::Running;
 use super::shape::Shape;
 use crate::room::{Room, Taken};
 
-/// When a job is expected to have room, and what is spared then.
+/// The expected start of a reserved job, and the capacity that it leaves.
 #[derive(Clone, Debug)]
 pub(super) struct Reserved {
     pub at: Millis,
-    /// What is free then, less what is reserved.
+    /// Free capacity at that moment, less the reservation.
     pub spare: Room,
     /// The GPUs and slots that are reserved.
     taken: Vec<Taken>,
-    /// It has slipped as far as it may: what starts has to fit beside it, however short it is expected to be.
+    /// The limit of slips is reached: jobs have to fit beside it, however short they are expected to be.
     pub is_strict: bool,
 }
 
@@ -46,7 +46,7 @@ impl Reserved {
         })
     }
 
-    /// It has slipped as far as it may: what is free of its GPUs and slots is kept from now on.
+    /// The limit of slips is reached: from now on the free part of its GPUs and slots is kept.
     pub fn hold(&mut self, room: &Room) {
         let mut held = room.clone();
         held.seize(&self.taken);

@@ -1,10 +1,11 @@
-//! Jobs that want the same GPUs: found out once what suits them, and not once a job.
+//! Jobs that want the same GPUs: suitable GPUs are found once for all of them.
 
 use super::pool::Pool;
 use super::{ClassIndex, Job};
 use crate::place::{self, Choice, Choices};
 use crate::room::{Room, Taken};
-use poolwright_sizing::need::{GpuSet, Need};
+use poolwright_model::units::Bytes;
+use poolwright_sizing::need::GpuSet;
 
 /// What a job asks for, as the key of its shape.
 pub(super) type Asks = (ClassIndex, ClassIndex, u32);
@@ -27,12 +28,13 @@ impl Shape {
         let classes = class..upto.saturating_add(1).min(pool.classes().len()).max(class);
         let sets = classes.clone().map(|class| {
             let (count, group) = pool.whole(class, gpus);
-            let set = GpuSet {
-                group,
-                ..Need::of_memory(count, poolwright_model::units::Bytes::ZERO).alternatives[0].clone()
-            };
             Choice {
-                set,
+                set: GpuSet {
+                    kind: None,
+                    count,
+                    min_memory_per_gpu: Bytes::ZERO,
+                    group,
+                },
                 kinds: vec![pool.shelves(class)],
             }
         });
@@ -46,7 +48,7 @@ impl Shape {
         }
     }
 
-    /// Takes what it asks for; `None`, and nothing taken, where there is no room.
+    /// Takes GPUs and slots for one job; `None`, and nothing taken, if there is no room.
     pub fn take(&self, room: &mut Room) -> Option<Vec<Taken>> {
         if !self.may_fit(room) {
             return None;

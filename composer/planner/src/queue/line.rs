@@ -114,7 +114,7 @@ impl Line<'_> {
         self.world.promises.share(tenant)
     }
 
-    /// Serves a demand beside all that is held now and these, but for these GPUs.
+    /// Serves a demand beside existing and `started` compositions, without the `spare` GPUs.
     pub(super) fn beside(&self, demand: &Demand, started: &[Composition], spare: &BTreeSet<GpuId>) -> Trial {
         let mut cordoned = self.cordoned_for(demand, self.now);
         cordoned.gpus.extend(spare.iter().cloned());

@@ -1,7 +1,7 @@
 //! Jobs before a pool as it is seen: each is a demand, and the planner says what fits. [`Line`] is what a decision is made
 //! of; its [`Outlook`] says what starts, and why the others wait; [`Line::begins`] when they are expected to.
 //!
-//! On the way: `turn` (whose turn it is), `stops` (who is to make way), `begins` (the same decisions at later moments).
+//! On the way: `turn` (queue order), `stops` (preemption), `begins` (the same decisions at later moments).
 
 mod begins;
 mod line;

@@ -259,7 +259,7 @@ impl<'l, 'a> Pass<'l, 'a> {
         }
     }
 
-    /// What is kept for its tenant and serves it as it is.
+    /// Retained GPUs of its tenant that serve it without a change.
     fn takes_up(&mut self, job: &'l WaitingJob) -> Option<Vec<Composition>> {
         let may_be_any = self.kept_for.contains(&job.demand.tenant) && self.trials <= MOST_TRIALS;
         if !may_be_any || self.nothing_kept.iter().any(|other| self.is_like(other, job)) {

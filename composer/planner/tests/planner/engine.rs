@@ -174,6 +174,25 @@ fn a_job_goes_where_its_gpus_are_attached_and_leaves_a_sleeping_host_asleep() {
     assert_eq!(queue.decide(10 * SECOND)[0].parts, [(0, 2)], "all sleep");
 }
 
+/// A scenario may name two memory classes alike.
+#[test]
+fn classes_of_one_name_are_told_apart_by_their_memory() {
+    let classes = vec![class("gpu", 40, 4), class("gpu", 80, 4)];
+    let mut queue = Queue::new(Pool::composable(classes, &[8, 8], 8), rules(Backfill::Reserve));
+    for host in [0, 1] {
+        queue.events.push(Event::Idle {
+            host,
+            class: 1,
+            gpus: 2 * host as u32,
+        });
+    }
+    queue.submit(Job {
+        class: 1,
+        ..job(0, 0, 2, 10)
+    });
+    assert_eq!(queue.decide(0)[0].parts, [(1, 2)]);
+}
+
 #[test]
 fn a_tenant_above_its_share_is_put_back() {
     let order_with = |fair_share: f64| {

@@ -61,6 +61,8 @@ impl Composer {
 
     /// Whether something was kept, so that more may be due.
     async fn next_rung(&self, id: &DemandId) -> Result<bool, ServiceError> {
+        // Reads many records: before the planning lock.
+        let returns = self.measured().await?.of([id]).early();
         let _turn = self.turn.lock().await;
         let Some((found, mut job)) = self.settled_job(id).await? else {
             return Ok(false);
@@ -72,7 +74,6 @@ impl Composer {
         let Some(stopping) = job.stopping.as_ref().filter(|_| runs) else {
             return Ok(false);
         };
-        let returns = self.measured().await?.of([id]).early();
         let late = stopping.will_be_late(&spec, again, returns, now);
         let next = stopping.next(&spec, returns, now);
         let Some(rungs) = job.stopping.as_mut().and_then(|stopping| stopping.rungs.as_mut()) else {

@@ -263,7 +263,7 @@ async fn limits_that_are_set_at_two_managers_at_once_hold_both() {
     all_is_well(&mut pool, &[&a, &b]).await;
 }
 
-/// Somebody submitted the jobs: limits of automation neither delay nor count them. Each takes all GPUs of the pool.
+/// Submitted jobs are requests: limits of automation neither delay nor count them. Each takes all GPUs of the pool.
 #[tokio::test(start_paused = true)]
 async fn jobs_are_requests_that_no_limit_delays() {
     let pool = Pool::of("demo").await;

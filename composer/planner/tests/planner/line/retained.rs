@@ -29,7 +29,7 @@ fn what_is_kept_is_not_taken_up_before_somebody_whose_room_is_being_made() {
     assert_eq!(
         scene.starts(jobs()),
         ["job"],
-        "nobody knows of any room for the wide one"
+        "no expected end makes room for the wide one"
     );
     scene.in_motion = true;
     assert_eq!(scene.starts(jobs()), [] as [&str; 0]);
