@@ -274,6 +274,20 @@ fn table(results: &Results) -> Table {
 
 fn text(simulated: &Simulated, width: Option<u16>) -> String {
     let mut text = table(&simulated.results).render(width);
+    for outcome in &simulated.results.policies {
+        if let Some(windows) = &outcome.metrics.windows {
+            text.push_str(&format!(
+                "\n{}, load {}, run times {}: {} of {} windows served in time, the latest {} s late; refused: {}",
+                outcome.policy,
+                outcome.load,
+                outcome.runtimes,
+                windows.served,
+                windows.admitted,
+                windows.latest_s,
+                windows.refused
+            ));
+        }
+    }
     if !simulated.decomposition.is_empty() {
         let mut parts = Table::new([
             column("BROUGHT BY"),

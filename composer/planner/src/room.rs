@@ -186,6 +186,30 @@ impl Room {
         }
     }
 
+    /// Takes these units and slots if all of them are there.
+    pub fn seize_all(&mut self, taken: &[Taken]) -> bool {
+        let before = self.clone();
+        for unit in taken {
+            let size = i64::from(self.shelf(unit.shelf).size);
+            let is_there = self.stock[unit.shelf][unit.freshness as usize] > 0
+                && self.port(unit.host, unit.port).free >= size;
+            if !is_there {
+                *self = before;
+                return false;
+            }
+            self.seize(std::slice::from_ref(unit));
+        }
+        let fits = self
+            .uplinks
+            .iter()
+            .zip(&before.uplinks)
+            .all(|(left, had)| *left >= 0 || left == had);
+        if !fits {
+            *self = before;
+        }
+        fits
+    }
+
     /// How many hosts there are.
     pub fn hosts(&self) -> usize {
         self.layout.hosts.len()

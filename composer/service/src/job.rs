@@ -25,8 +25,10 @@ const PRIORITY_STEP: SignedDuration = SignedDuration::from_hours(1);
 const MOST_STEPS: i32 = 8_760;
 /// The longest time that may be said of a job.
 const LONGEST: SignedDuration = SignedDuration::from_hours(366 * 24);
-/// One that runs longer than expected is expected to run as long again, and at least so long.
+/// A job that is late is not expected to return its GPUs sooner than this.
 const OVERDUE: SignedDuration = SignedDuration::from_secs(60);
+/// After so many failed releases in a row a stopped job may keep its GPUs for long.
+const UNRELIABLE: u32 = 3;
 
 /// What is said of a job that waits for its GPUs.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -108,6 +110,9 @@ pub struct Job {
     /// When its GPUs were there, while it has them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub begun: Option<Timestamp>,
+    /// How long it is expected to run, where that is longer than was expected when it began: from jobs that ran as long.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub overrun_s: Option<u64>,
     /// It is over, and lets go of its GPUs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended: Option<Ended>,
@@ -188,19 +193,49 @@ impl JobRun {
     }
 }
 
-/// What those that are over tell of one of a tenant with so many GPUs.
-pub fn expected(runs: &[JobRun], tenant: &TenantId, gpus: u32) -> SignedDuration {
-    let mut history = History::default();
-    let tenants: BTreeSet<&TenantId> = runs.iter().map(|run| &run.tenant).collect();
-    let numbers: BTreeMap<&TenantId, usize> = tenants.into_iter().zip(0..).collect();
-    let number = |tenant: &TenantId| numbers.get(tenant).copied().unwrap_or(usize::MAX);
-    let mut taught: Vec<&JobRun> = runs.iter().filter(|run| run.teaches()).collect();
-    taught.sort_by_key(|run| run.ended);
-    for run in taught {
-        history.learn(number(&run.tenant), run.gpus, millis(run.ran()));
+/// Run times of jobs that are over, for those that come.
+pub struct RunTimes {
+    history: History,
+    numbers: BTreeMap<TenantId, usize>,
+}
+
+impl RunTimes {
+    pub fn of(mut runs: Vec<JobRun>) -> Self {
+        runs.retain(JobRun::teaches);
+        runs.sort_by_key(|run| run.ended);
+        let tenants: BTreeSet<TenantId> = runs.iter().map(|run| run.tenant.clone()).collect();
+        let mut times = Self {
+            history: History::default(),
+            numbers: tenants.into_iter().zip(0..).collect(),
+        };
+        for run in runs {
+            let tenant = times.number(&run.tenant);
+            times.history.learn(tenant, run.gpus, millis(run.ran()));
+        }
+        times
     }
-    let expected = history.expected(number(tenant), gpus);
-    SignedDuration::from_millis(i64::try_from(expected).unwrap_or(i64::MAX))
+
+    fn number(&self, tenant: &TenantId) -> usize {
+        self.numbers.get(tenant).copied().unwrap_or(usize::MAX)
+    }
+
+    /// The expected run time of a job of a tenant with so many GPUs.
+    pub fn expected(&self, tenant: &TenantId, gpus: u32) -> SignedDuration {
+        span(self.history.expected(self.number(tenant), gpus))
+    }
+
+    /// The expected remaining run time of an overrunning job.
+    pub fn remaining(&self, tenant: &TenantId, ran: SignedDuration) -> SignedDuration {
+        span(self.history.remaining(self.number(tenant), millis(ran)))
+    }
+}
+
+fn seconds(seconds: u64) -> SignedDuration {
+    SignedDuration::from_secs(i64::try_from(seconds).unwrap_or(i64::MAX))
+}
+
+fn span(millis: Millis) -> SignedDuration {
+    SignedDuration::from_millis(i64::try_from(millis).unwrap_or(i64::MAX))
 }
 
 fn millis(span: SignedDuration) -> Millis {
@@ -232,6 +267,7 @@ impl Asked {
             upto: 0,
             submitted: 0,
             expected: millis(self.expected),
+            limit: None,
         };
         let yields = i64::try_from(Order::OURS.rank(&ranked, found)).unwrap_or(i64::MAX);
         let yields = SignedDuration::from_millis(yields);
@@ -249,6 +285,7 @@ impl Job {
             turn: asked.turn(found),
             expected_s: u64::try_from(asked.expected.as_secs()).unwrap_or(0).max(1),
             begun: None,
+            overrun_s: None,
             ended: None,
             stopping: None,
             stopped: 0,
@@ -263,9 +300,10 @@ impl Job {
         self.begun.is_some() && self.ended.is_none()
     }
 
-    /// Whether it is over, or to be stopped and not late yet.
-    pub(crate) fn is_leaving(&self, now: Timestamp) -> bool {
-        self.ended.is_some() || self.stopping.as_ref().is_some_and(|stopping| stopping.at >= now)
+    /// Whether its GPUs are about to be free: it is over, or is to be stopped. A slow release counts, so that no other job
+    /// is stopped in its place.
+    pub(crate) fn is_leaving(&self) -> bool {
+        (self.ended.is_some() || self.stopping.is_some()) && self.failures < UNRELIABLE
     }
 
     /// As the line knows it.
@@ -283,7 +321,7 @@ impl Job {
     }
 
     pub fn expected(&self) -> SignedDuration {
-        SignedDuration::from_secs(i64::try_from(self.expected_s).unwrap_or(i64::MAX))
+        seconds(self.expected_s)
     }
 
     /// When it was to end as it began. `None` while it waits.
@@ -298,20 +336,36 @@ impl Job {
     pub fn ends(&self, spec: &JobSpec, now: Timestamp) -> Option<Timestamp> {
         let later =
             |from: Timestamp, span: SignedDuration| from.saturating_add(span).unwrap_or(Timestamp::MAX);
-        let overdue = |since: Timestamp| later(now, now.duration_since(since).max(OVERDUE));
-        if let Some(ended) = &self.ended {
-            return Some(overdue(ended.at));
+        let soon = later(now, OVERDUE);
+        if self.ended.is_some() {
+            return Some(soon);
         }
         let begun = self.begun?;
         if let Some(stopping) = &self.stopping {
             return Some(stopping.at.max(now));
         }
-        let ends = later(begun, self.expected());
+        let runs = seconds(self.overrun_s.unwrap_or_default().max(self.expected_s));
+        let ends = later(begun, runs);
         let ends = spec.at_most.map_or(ends, |most| ends.min(later(begun, *most)));
-        Some(match ends > now {
-            true => ends,
-            false => overdue(begun),
-        })
+        Some(if ends > now { ends } else { soon })
+    }
+
+    /// Expects a job that runs longer than expected to end as others did that ran as long. False: it is not late.
+    pub(crate) fn overruns(&mut self, tenant: &TenantId, runs: &RunTimes, now: Timestamp) -> bool {
+        let Some(begun) = self.begun.filter(|_| self.is_overdue(now)) else {
+            return false;
+        };
+        let ran = now.duration_since(begun);
+        let expected = ran.saturating_add(runs.remaining(tenant, ran));
+        self.overrun_s = u64::try_from(expected.as_secs()).ok();
+        true
+    }
+
+    /// Whether it runs, and was expected to have ended.
+    pub(crate) fn is_overdue(&self, now: Timestamp) -> bool {
+        let runs = seconds(self.overrun_s.unwrap_or_default().max(self.expected_s));
+        let is_over = |begun: Timestamp| now.duration_since(begun) >= runs;
+        self.runs() && self.stopping.is_none() && self.begun.is_some_and(is_over)
     }
 
     /// When it has run for as long as it may.
@@ -328,6 +382,7 @@ impl Job {
 
     /// It lost its place on the pool, and waits again.
     pub(crate) fn waits_again(&mut self) {
+        self.overrun_s = None;
         let begun = self.begun.take();
         let Some(stopping) = self.stopping.take() else {
             return;
@@ -446,14 +501,41 @@ mod tests {
         assert!(turn(0, i32::MIN) > plain);
     }
 
+    fn run(tenant: &str, minutes: i64, because: Because) -> JobRun {
+        JobRun {
+            id: String::new(),
+            demand: DemandId::new("x").unwrap(),
+            tenant: TenantId::from_lossy(tenant),
+            gpus: 4,
+            kind: None,
+            submitted: at(0),
+            begun: at(0),
+            ended: at(minutes),
+            because,
+            expected_s: None,
+        }
+    }
+
     #[test]
-    fn one_that_runs_longer_than_expected_is_expected_to_run_as_long_again() {
+    fn an_overrunning_job_is_expected_to_end_as_longer_ones_did() {
         let mut job = Job::new(asked(0, 1, 1, 0), FOUND);
         let spec = JobSpec::default();
         assert_eq!(job.ends(&spec, at(5)), None);
         job.begun = Some(at(10));
         assert_eq!(job.ends(&spec, at(20)), Some(at(70)));
-        assert_eq!(job.ends(&spec, at(100)), Some(at(190)));
+        let lab = TenantId::from_lossy("lab");
+        let runs = RunTimes::of(vec![run("lab", 480, Because::Done); 5]);
+        assert!(!job.overruns(&lab, &runs, at(69)));
+        assert_eq!(job.ends(&spec, at(100)), Some(at(101)), "not looked at yet");
+        assert!(job.overruns(&lab, &runs, at(100)));
+        let ends = job.ends(&spec, at(100)).unwrap().duration_since(at(10)).as_mins();
+        assert!((400..600).contains(&ends), "{ends}");
+        assert!(!job.overruns(&lab, &runs, at(101)));
+        let again = serde_json::to_value(&job).unwrap();
+        assert_eq!(serde_json::from_value::<Job>(again).unwrap(), job);
+        job.waits_again();
+        assert_eq!(job.overrun_s, None);
+        job.begun = Some(at(10));
         let limited = JobSpec {
             at_most: Some(Span(SignedDuration::from_mins(30))),
             ..spec
@@ -466,29 +548,18 @@ mod tests {
 
     #[test]
     fn jobs_that_are_over_tell_how_long_others_run() {
-        let run = |tenant: &str, minutes, because| JobRun {
-            id: String::new(),
-            demand: DemandId::new("x").unwrap(),
-            tenant: TenantId::from_lossy(tenant),
-            gpus: 4,
-            kind: None,
-            submitted: at(0),
-            begun: at(0),
-            ended: at(minutes),
-            because,
-            expected_s: None,
-        };
         let lab = TenantId::from_lossy("lab");
         let mut runs = vec![run("lab", 30, Because::Done); 5];
         runs.extend(vec![run("web", 300, Because::TimeLimit); 5]);
         runs.extend(vec![run("lab", 900, Because::Removed); 50]);
-        assert_eq!(expected(&runs, &lab, 4), SignedDuration::from_mins(30));
+        let times = RunTimes::of(runs);
+        assert_eq!(times.expected(&lab, 4), SignedDuration::from_mins(30));
         assert_eq!(
-            expected(&runs, &TenantId::from_lossy("web"), 1),
+            times.expected(&TenantId::from_lossy("web"), 1),
             SignedDuration::from_mins(300)
         );
         assert_eq!(
-            expected(&[], &lab, 4),
+            RunTimes::of(Vec::new()).expected(&lab, 4),
             SignedDuration::from_hours(1),
             "nothing is known"
         );

@@ -32,7 +32,50 @@ pub struct Metrics {
     pub attaches_per_job: f64,
     pub energy_kwh: f64,
     pub makespan_s: f64,
+    /// Where the scenario promises windows.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub windows: Option<Windows>,
     pub by_width: Vec<Width>,
+}
+
+/// Promised windows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(rename = "SimulatedWindows"))]
+pub struct Windows {
+    /// Promises that were made.
+    pub admitted: f64,
+    /// Of them, those that had their GPUs in time.
+    pub served: f64,
+    /// Windows that could not be promised.
+    pub refused: f64,
+    pub latest_s: f64,
+}
+
+impl Windows {
+    fn of(run: &Replayed) -> Option<Self> {
+        let late = run
+            .windows
+            .iter()
+            .map(|window| window.began.saturating_sub(window.from));
+        (run.windows.len() + run.refused_windows > 0).then(|| Self {
+            admitted: run.windows.len() as f64,
+            served: late.clone().filter(|late| *late == 0).count() as f64,
+            refused: run.refused_windows as f64,
+            latest_s: late.max().unwrap_or(0) as f64 / 1000.0,
+        })
+    }
+
+    fn mean(runs: &[Metrics]) -> Option<Self> {
+        let all: Vec<Self> = runs.iter().filter_map(|run| run.windows).collect();
+        let of = |figure: fn(&Self) -> f64| all.iter().map(figure).sum::<f64>() / all.len() as f64;
+        (!all.is_empty()).then(|| Self {
+            admitted: of(|run| run.admitted),
+            served: of(|run| run.served),
+            refused: of(|run| run.refused),
+            latest_s: all.iter().map(|run| run.latest_s).fold(0.0, f64::max),
+        })
+    }
 }
 
 /// The same of jobs of one width class: 1, 2, 3 to 4, 5 to 8 GPUs, and so on.
@@ -81,6 +124,7 @@ impl Metrics {
             attaches_per_job: run.meter.attaches as f64 / jobs.max(1) as f64,
             energy_kwh: run.meter.energy_kwh(),
             makespan_s: run.meter.makespan_s(),
+            windows: Windows::of(run),
             by_width: by_width(records),
         }
     }
@@ -124,6 +168,7 @@ impl Metrics {
             attaches_per_job: of(|run| run.attaches_per_job),
             energy_kwh: of(|run| run.energy_kwh),
             makespan_s: of(|run| run.makespan_s),
+            windows: Windows::mean(runs),
             by_width: by_width.collect(),
         }
     }

@@ -7,8 +7,10 @@ use crate::meter::Meter;
 use crate::policies::{Ground, Policy, stay};
 use crate::runtimes::Runtimes;
 use crate::scenario::Scenario;
-use crate::workload::{SimJob, Workload};
-use poolwright_planner::engine::{self, ClassIndex, JobId, Millis, Plan, Pool, Start, replan};
+use crate::workload::{SimJob, SimWindow, Workload};
+use poolwright_planner::engine::{
+    self, ANY_LARGER, ClassIndex, Job, JobId, Millis, Plan, Pool, Start, replan,
+};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, HashMap};
 
@@ -35,6 +37,9 @@ pub struct Replayed {
     pub records: Vec<Record>,
     /// Jobs that no host, or no number of hosts, could ever hold.
     pub refused: Vec<JobId>,
+    pub windows: Vec<Served>,
+    /// Windows that were asked for and refused.
+    pub refused_windows: usize,
     pub meter: Meter,
     /// Nanoseconds of each decision, by the caller's clock.
     pub decisions_ns: Vec<u64>,
@@ -43,7 +48,17 @@ pub struct Replayed {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Event {
     End,
+    Promise,
+    Window,
     Begin,
+}
+
+/// A promised window that was admitted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Served {
+    pub from: Millis,
+    /// When its GPUs were attached.
+    pub began: Millis,
 }
 
 /// A pool: its plan, the events since, and its attachments.
@@ -77,6 +92,10 @@ impl Side {
 struct Run<'a> {
     scenario: &'a Scenario,
     workload: &'a Workload,
+    /// Numbered after the jobs.
+    windows: Vec<SimWindow>,
+    served: Vec<Served>,
+    refused_windows: usize,
     ground: Ground,
     runtimes: Runtimes,
     sides: Vec<Side>,
@@ -142,17 +161,26 @@ pub fn replay_on<E>(
         since: Vec::new(),
         running: BTreeMap::new(),
     };
-    let run = Run {
+    let windows = match policy.ground {
+        // Servers of one tenant's own are promised to nobody else.
+        Ground::Partitions => Vec::new(),
+        Ground::Servers | Ground::Pool => workload.windows(scenario),
+    };
+    let mut run = Run {
         scenario,
         workload,
+        served: Vec::new(),
+        refused_windows: 0,
         ground: policy.ground,
         runtimes,
         meter: Meter::new(scenario, &pools, workload),
         sides: pools.into_iter().map(side).collect(),
         events: BinaryHeap::new(),
         records: Vec::with_capacity(workload.jobs.len()),
-        ran_on: vec![0; workload.jobs.len()],
+        ran_on: vec![0; workload.jobs.len() + windows.len()],
+        windows,
     };
+    run.expect_windows();
     run.go(clock)
 }
 
@@ -174,6 +202,11 @@ impl Run<'_> {
                 self.events.pop();
                 match event {
                     Event::End => concerned[self.end(job, now)] = true,
+                    Event::Promise => {
+                        self.promise(job);
+                        concerned[0] = true;
+                    }
+                    Event::Window => concerned[0] = true,
                     Event::Begin => self.begin(job),
                 }
             }
@@ -181,7 +214,10 @@ impl Run<'_> {
                 let side = self.side_of(job);
                 let asks = (side, job.class, job.upto, job.gpus);
                 let plan = self.sides[side].plan();
-                match *possible.entry(asks).or_insert_with(|| plan.holds(&job.job(0, 0))) {
+                match *possible
+                    .entry(asks)
+                    .or_insert_with(|| plan.holds(&job.job(0, 0, None)))
+                {
                     true => {
                         self.submit(arrived, side);
                         concerned[side] = true;
@@ -194,6 +230,7 @@ impl Run<'_> {
                 let before = clock()?;
                 let starts = self.sides[index].decide(now);
                 decisions_ns.push(clock()?.saturating_sub(before));
+                self.refused_windows += self.sides[index].plan().refused().len();
                 for start in &starts {
                     self.grant(index, start, now);
                 }
@@ -202,6 +239,8 @@ impl Run<'_> {
         Ok(Replayed {
             records: self.records,
             refused,
+            windows: self.served,
+            refused_windows: self.refused_windows,
             meter: self.meter,
             decisions_ns,
         })
@@ -223,71 +262,133 @@ impl Run<'_> {
         }
     }
 
+    fn window(&self, id: JobId) -> Option<&SimWindow> {
+        self.windows
+            .get((id as usize).checked_sub(self.workload.jobs.len())?)
+    }
+
+    fn expect_windows(&mut self) {
+        for (id, window) in (self.workload.jobs.len() as JobId..).zip(&self.windows) {
+            let from = window.from.saturating_sub(self.longest_latency(window.gpus));
+            self.events.push(Reverse((window.asked, Event::Promise, id)));
+            self.events.push(Reverse((from, Event::Window, id)));
+        }
+    }
+
+    fn promise(&mut self, id: JobId) {
+        let Some(window) = self.window(id) else { return };
+        let (from, until) = (window.from, window.until);
+        let job = Job {
+            id,
+            tenant: self.workload.tenants,
+            gpus: window.gpus,
+            class: 0,
+            upto: ANY_LARGER,
+            submitted: from,
+            expected: until - from,
+            limit: None,
+        };
+        let from = from.saturating_sub(self.longest_latency(job.gpus));
+        let window = engine::Window { job, from, until };
+        self.sides[0].since.push(engine::Event::Promised(window));
+    }
+
     fn submit(&mut self, index: usize, side: usize) {
         let job = &self.workload.jobs[index];
         let history = self.sides[side].plan().history();
         let expected = self
             .runtimes
             .expected(job.run_time, job.looseness, history, job.tenant, job.gpus);
-        let job = job.job(index as JobId, expected);
+        let limit = self
+            .runtimes
+            .are_limits()
+            .then(|| expected + self.longest_latency(job.gpus));
+        let job = job.job(index as JobId, expected, limit);
         self.sides[side].since.push(engine::Event::Submitted(job));
     }
 
     fn grant(&mut self, index: usize, start: &Start, now: Millis) {
-        let id = start.job.id;
-        let job = &self.workload.jobs[id as usize];
-        let parts = self.sides[index].attached.take(start.class, &start.parts);
-        let began = now + self.latency(job, &parts);
+        let Start { job, class, .. } = start;
+        let id = job.id;
+        let parts = self.sides[index].attached.take(*class, &start.parts);
+        let noise = match self.window(id) {
+            Some(window) => window.noise,
+            None => self.workload.jobs[id as usize].noise,
+        };
+        let began = now + self.latency(noise, &parts);
+        let ended = match self.window(id) {
+            Some(window) => window.until.max(began),
+            None => began + self.workload.jobs[id as usize].run_time,
+        };
         let side = &mut self.sides[index];
         side.since.push(engine::Event::Began { job: id, at: began });
-        side.running.insert(id, (start.class, parts.clone()));
+        side.running.insert(id, (*class, parts.clone()));
         self.meter.granted(index, &parts);
-        self.ran_on[id as usize] = start.class;
+        self.ran_on[id as usize] = *class;
         self.events.push(Reverse((began, Event::Begin, id)));
-        self.events.push(Reverse((began + job.run_time, Event::End, id)));
+        self.events.push(Reverse((ended, Event::End, id)));
+        if let Some(window) = self.window(id) {
+            let from = window.from;
+            self.served.push(Served { from, began });
+            return;
+        }
         self.records.push(Record {
             job: id,
             gpus: job.gpus,
-            submitted: job.submit,
+            submitted: job.submitted,
             granted: now,
             began,
-            ended: began + job.run_time,
+            ended,
             pool: index,
-            class: start.class,
+            class: *class,
             parts,
         });
     }
 
+    /// The longest that attaching and detaching may take, but for one in a thousand.
+    fn longest_latency(&self, gpus: u32) -> Millis {
+        const VARIATE: f64 = 3.0;
+        let (attach, detach) = (&self.scenario.attach, &self.scenario.detach);
+        match self.ground {
+            Ground::Pool => {
+                ((attach.seconds(gpus, VARIATE) + detach.seconds(gpus, VARIATE)) * 1000.0) as Millis
+            }
+            Ground::Servers | Ground::Partitions => 0,
+        }
+    }
+
     /// How long it takes until all hosts of a job have their GPUs: they attach side by side.
-    fn latency(&self, job: &SimJob, parts: &[Part]) -> Millis {
+    fn latency(&self, noise: [f64; 2], parts: &[Part]) -> Millis {
         if self.ground != Ground::Pool {
             return 0;
         }
         let seconds = parts.iter().map(|part| {
-            self.scenario.attach.seconds(part.attached, job.noise[0])
-                + self.scenario.detach.seconds(part.detached, job.noise[1])
+            self.scenario.attach.seconds(part.attached, noise[0])
+                + self.scenario.detach.seconds(part.detached, noise[1])
         });
         (seconds.fold(0.0, f64::max) * 1000.0) as Millis
     }
 
+    fn gpus(&self, id: JobId) -> u32 {
+        let job = self.workload.jobs.get(id as usize).map(|job| job.gpus);
+        job.or_else(|| Some(self.window(id)?.gpus)).unwrap_or(0)
+    }
+
     fn begin(&mut self, job: JobId) {
-        let index = job as usize;
-        self.meter
-            .begins(self.ran_on[index], self.workload.jobs[index].gpus);
+        self.meter.begins(self.ran_on[job as usize], self.gpus(job));
     }
 
     fn end(&mut self, job: JobId, now: Millis) -> usize {
-        let sim = &self.workload.jobs[job as usize];
-        let index = self.side_of(sim);
+        let of_job = self.workload.jobs.get(job as usize);
+        let index = of_job.map_or(0, |sim| self.side_of(sim));
+        let gpus = self.gpus(job);
         let side = &mut self.sides[index];
         if let Some((class, parts)) = side.running.remove(&job) {
             side.attached.give_back(class, &parts, now);
-            self.meter.ends(index, class, sim.gpus, &parts);
+            self.meter.ends(index, class, gpus, &parts);
         }
-        side.since.push(engine::Event::Ended {
-            job,
-            ran: sim.run_time,
-        });
+        let ran = of_job.map_or(0, |sim| sim.run_time);
+        side.since.push(engine::Event::Ended { job, ran });
         index
     }
 }

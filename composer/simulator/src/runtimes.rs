@@ -40,6 +40,12 @@ impl Runtimes {
             Self::Predicted => history.expected(tenant, gpus),
         }
     }
+
+    /// Whether jobs end by then: estimates by users are limits, predictions are not.
+    #[must_use]
+    pub fn are_limits(self) -> bool {
+        self != Self::Predicted
+    }
 }
 
 impl fmt::Display for Runtimes {

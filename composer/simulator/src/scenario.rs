@@ -31,6 +31,9 @@ pub struct Scenario {
     /// Switches with uplinks between them; without it any GPU works for any host.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub switches: Option<Switches>,
+    /// GPUs that are promised for some hours again and again.
+    #[serde(default, rename = "window", skip_serializing_if = "Vec::is_empty")]
+    pub windows: Vec<Windows>,
     /// Where figures are from: by `table.key`, or `default`.
     pub source: BTreeMap<String, String>,
 }
@@ -127,6 +130,22 @@ pub struct MemoryClass {
     pub share_of_jobs: f64,
 }
 
+/// A part of the pool that is promised from time to time, as sets of GPUs.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(rename = "ScenarioWindows"))]
+#[serde(deny_unknown_fields)]
+pub struct Windows {
+    pub name: String,
+    /// Of all GPUs, in sets of `gpus_per_set`, rounded down.
+    pub share_of_gpus: f64,
+    pub gpus_per_set: u32,
+    /// Of the first one, from the first submission.
+    pub from_h: f64,
+    pub hours: f64,
+    pub every_h: f64,
+}
+
 /// Bounds of a load that can be replayed, relative to the capacity of all GPUs.
 pub const LEAST_LOAD: f64 = 0.01;
 pub const MOST_LOAD: f64 = 10.0;
@@ -150,7 +169,7 @@ pub enum ScenarioError {
 const ASSUMED: &str = include_str!("../../../hw-profiles/scenarios/pool-k16.toml");
 
 /// Those of `hw-profiles/scenarios`, by name.
-const BUILT_IN: [(&str, &str); 6] = [
+const BUILT_IN: [(&str, &str); 7] = [
     ("pool-k16", ASSUMED),
     (
         "pool-k8",
@@ -163,6 +182,10 @@ const BUILT_IN: [(&str, &str); 6] = [
     (
         "pool-slow",
         include_str!("../../../hw-profiles/scenarios/pool-slow.toml"),
+    ),
+    (
+        "windows",
+        include_str!("../../../hw-profiles/scenarios/windows.toml"),
     ),
     (
         "hetero",
@@ -247,6 +270,7 @@ impl Scenario {
             within(&format!("{table}.per_gpu_s"), latency.per_gpu_s, 0.0, 3600.0)?;
         }
         self.check_classes()?;
+        self.windows.iter().try_for_each(Windows::check)?;
         self.check_sources()
     }
 
@@ -284,6 +308,17 @@ impl Scenario {
             Some(table) => Err(ScenarioError::Source((*table).to_owned())),
             None => Ok(()),
         }
+    }
+}
+
+impl Windows {
+    fn check(&self) -> Result<(), ScenarioError> {
+        let field = |key: &str| format!("window {}: {key}", self.name);
+        within(&field("share_of_gpus"), self.share_of_gpus, 0.0, 1.0)?;
+        within(&field("gpus_per_set"), f64::from(self.gpus_per_set), 1.0, 1e6)?;
+        within(&field("from_h"), self.from_h, 0.0, 1e5)?;
+        within(&field("every_h"), self.every_h, 0.1, 1e5)?;
+        within(&field("hours"), self.hours, 0.01, self.every_h)
     }
 }
 

@@ -32,7 +32,7 @@ impl SimJob {
     }
 
     /// As the engine knows it.
-    pub(crate) fn job(&self, id: JobId, expected: Millis) -> Job {
+    pub(crate) fn job(&self, id: JobId, expected: Millis, limit: Option<Millis>) -> Job {
         Job {
             id,
             tenant: self.tenant,
@@ -41,8 +41,21 @@ impl SimJob {
             upto: self.upto,
             submitted: self.submit,
             expected,
+            limit,
         }
     }
+}
+
+/// GPUs that are promised for a time.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SimWindow {
+    /// When the promise is asked for.
+    pub asked: Millis,
+    pub from: Millis,
+    pub until: Millis,
+    pub gpus: u32,
+    /// As [`SimJob::noise`].
+    pub noise: [f64; 2],
 }
 
 /// Jobs, and the GPUs for them.
@@ -73,6 +86,9 @@ pub enum WorkloadError {
     )]
     TooManyGpus { gpus: f64, most: u32 },
 }
+
+/// How long beforehand windows are promised.
+const AHEAD: Millis = 31 * 24 * 3_600_000;
 
 /// As a scenario may say of its pool.
 const MOST_GPUS: u32 = 1_000_000;
@@ -196,6 +212,28 @@ impl Workload {
     pub fn gpus(&self) -> u32 {
         let gpus = self.classes.iter().map(|class| class.gpus);
         gpus.fold(0, u32::saturating_add)
+    }
+
+    /// The windows of a scenario while jobs are submitted, in order of their promises.
+    #[must_use]
+    pub fn windows(&self, scenario: &Scenario) -> Vec<SimWindow> {
+        let mut windows = Vec::new();
+        let mut rng = fastrand::Rng::with_seed(0);
+        for of in &scenario.windows {
+            let sets = (of.share_of_gpus * f64::from(self.gpus()) / f64::from(of.gpus_per_set)) as u32;
+            let starts = (0..).map(|n| millis((of.from_h + of.every_h * f64::from(n)) * 3600.0));
+            for from in starts.take_while(|from| *from < self.window()) {
+                windows.extend((0..sets).map(|_| SimWindow {
+                    asked: from.saturating_sub(AHEAD),
+                    from,
+                    until: from + millis(of.hours * 3600.0),
+                    gpus: of.gpus_per_set,
+                    noise: normal_pair(&mut rng),
+                }));
+            }
+        }
+        windows.sort_by_key(|window| window.from);
+        windows
     }
 
     /// When the last job is submitted.

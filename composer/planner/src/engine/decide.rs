@@ -1,8 +1,10 @@
 //! One decision: what starts now, and which places are reserved.
 
-use super::lane::{Lane, Rank};
+use super::lane::{Lane, Rank, Spans};
 use super::plan::{LaneKey, Plan, Start};
-use super::reserve::Reserved;
+use super::reserve::{Forecast, Reserved};
+use super::shape::Shape;
+use super::timeline::{Moment, Timeline};
 use super::{Backfill, ClassIndex, JobId, Millis};
 use crate::room::{Room, Taken};
 use std::collections::BTreeMap;
@@ -14,13 +16,13 @@ pub(super) struct Decision {
     pub lane: LaneKey,
 }
 
-/// Whether jobs of a shape may start now.
-#[derive(Clone, Copy, Debug)]
-enum Verdict {
-    No,
-    /// Those that are expected to run no longer.
-    Within(Millis),
-    Any,
+/// Which jobs of a shape may start now: those whose spans are within either of these.
+#[derive(Clone, Copy, Debug, Default)]
+struct Verdict {
+    /// Beside all reservations.
+    beside: Option<Spans>,
+    /// Before the first of them.
+    before: Option<Spans>,
 }
 
 /// Intermediate results of one decision.
@@ -29,8 +31,10 @@ struct Pass {
     /// By smallest sufficient class: the reservation of its first job, which can't start. `None`: no expected end makes
     /// room for it.
     kept: BTreeMap<ClassIndex, Option<Reserved>>,
-    /// Free capacity that is not reserved.
-    beside: Room,
+    /// Free capacity that the first windows leave: none of them, one, two …
+    open: Vec<Room>,
+    /// The same without what is reserved.
+    beside: Vec<Room>,
     /// By shape, once asked.
     verdicts: Vec<Option<Verdict>>,
 }
@@ -38,7 +42,7 @@ struct Pass {
 impl Plan {
     /// What starts now; its GPUs are taken.
     pub(super) fn decide(&mut self, now: Millis) -> Vec<Start> {
-        let mut starts = Vec::new();
+        let mut starts = self.start_windows(now);
         if self.waiting.is_empty() {
             return starts;
         }
@@ -47,21 +51,21 @@ impl Plan {
         let mut pass = Pass {
             delays: self.shares.delays(self.rules.fair_share),
             kept: BTreeMap::new(),
-            beside: self.room.clone(),
+            open: Vec::new(),
+            beside: Vec::new(),
             verdicts: vec![None; self.shapes.len()],
         };
+        pass.measure(&self.room, &self.timeline);
         while let Some(decision) = self.next(now, &mut pass) {
-            let shape = &self.shapes[decision.lane.1];
-            let taken = match shape.take(&mut pass.beside) {
-                Some(taken) => {
-                    self.room.seize(&taken);
-                    Some(taken)
-                }
-                None => shape.take(&mut self.room),
+            let job = self.waiting[&decision.rank.1];
+            let reached = self.timeline.reached(job.end_at_latest(now));
+            let Some(taken) = pass.take(&self.shapes[decision.lane.1], reached) else {
+                break;
             };
-            let Some(taken) = taken else { break };
-            let ends = now.saturating_add(self.waiting[&decision.rank.1].expected);
-            pass.charge(&self.room, &taken, ends);
+            self.room.seize(&taken);
+            self.timeline.charge(&taken, job.end_at_latest(now));
+            pass.charge(&taken, now.saturating_add(job.expected));
+            pass.measure(&self.room, &self.timeline);
             starts.extend(self.start(&decision, taken, now));
         }
         starts
@@ -107,15 +111,20 @@ impl Plan {
     /// Reserves a place for a job that can't start.
     fn reserve(&mut self, group: ClassIndex, head: &Decision, now: Millis, pass: &mut Pass) {
         let job = head.rank.1;
+        let limit = self.waiting[&job].limit.unwrap_or(Millis::MAX);
         let running = self.ends.iter().filter_map(|(_, job)| self.running.get(job));
-        let mut place = Reserved::of(&self.room, &self.shapes[head.lane.1], running, now);
+        let edges = self.edges(now);
+        let forecast = Forecast::new(running, &edges);
+        let mut place = Reserved::of(&self.room, &self.shapes[head.lane.1], limit, forecast, now);
         if let Some(place) = &mut place {
             let promised = *self.promised.entry(job).or_insert(place.at);
             let latest = self.rules.slip.map(|slip| promised.saturating_add(slip));
             if latest.is_some_and(|latest| place.at > latest) {
                 place.hold(&self.room);
             }
-            pass.beside.at_most(&place.spare);
+            pass.beside
+                .iter_mut()
+                .for_each(|beside| beside.at_most(&place.spare));
         }
         pass.kept.insert(group, place);
         pass.forget_but_refusals();
@@ -131,38 +140,17 @@ impl Plan {
 
     /// The first job of a lane that may start.
     fn candidate(&mut self, key: LaneKey, lane: &Lane, now: Millis, pass: &mut Pass) -> Option<Decision> {
-        let verdict = match pass.verdicts[key.1] {
+        let Verdict { beside, before } = match pass.verdicts[key.1] {
             Some(verdict) => verdict,
             None => {
-                let verdict = self.judge(key.1, now, pass);
+                let verdict = pass.judge(&self.shapes[key.1], &self.timeline, now);
                 pass.verdicts[key.1] = Some(verdict);
                 verdict
             }
         };
-        let rank = match verdict {
-            Verdict::No => None,
-            Verdict::Within(limit) => lane.first_within(limit),
-            Verdict::Any => lane.first(),
-        };
+        let ranks = [beside, before].into_iter().flatten();
+        let rank = ranks.filter_map(|most| lane.first_within(most)).min();
         Some(pass.found(key, rank?))
-    }
-
-    fn judge(&mut self, shape: usize, now: Millis, pass: &mut Pass) -> Verdict {
-        let shape = &self.shapes[shape];
-        if shape.fits(&mut pass.beside) {
-            return Verdict::Any;
-        }
-        if pass.kept.is_empty() || !shape.fits(&mut self.room) {
-            return Verdict::No;
-        }
-        let places = pass.kept.values().flatten();
-        let until = places
-            .map(|place| if place.is_strict { 0 } else { place.at })
-            .min();
-        match until {
-            Some(until) if until > now => Verdict::Within(until - now),
-            _ => Verdict::No,
-        }
     }
 }
 
@@ -176,22 +164,88 @@ impl Pass {
         }
     }
 
-    /// Notes what starts: reservations have it as long as it outlasts the wait for them.
-    fn charge(&mut self, room: &Room, taken: &[Taken], ends: Millis) {
-        self.beside = room.clone();
-        for place in self.kept.values_mut().flatten() {
-            if ends > place.at {
-                place.spare.seize(taken);
-            }
-            self.beside.at_most(&place.spare);
+    /// Finds the capacity for jobs, by the windows that begin before they have to be over.
+    fn measure(&mut self, room: &Room, timeline: &Timeline) {
+        self.open.clear();
+        self.open.push(room.clone());
+        for (before, moment) in timeline.moments.iter().enumerate() {
+            let mut least = self.open[before].clone();
+            least.at_most(&moment.room);
+            self.open.push(least);
+        }
+        self.beside.clone_from(&self.open);
+        for place in self.kept.values().flatten() {
+            self.beside
+                .iter_mut()
+                .for_each(|beside| beside.at_most(&place.spare));
+        }
+    }
+
+    fn judge(&mut self, shape: &Shape, timeline: &Timeline, now: Millis) -> Verdict {
+        let moments = &timeline.moments;
+        let beside =
+            longest(&mut self.beside, shape, moments, now).map(|limit| Spans { limit, ..Spans::ANY });
+        if self.kept.is_empty() || beside.is_some_and(|most| most == Spans::ANY) {
+            return Verdict { beside, before: None };
+        }
+        let places = self.kept.values().flatten();
+        let until = places
+            .map(|place| if place.is_strict { 0 } else { place.at })
+            .min();
+        let expected = until
+            .and_then(|until| until.checked_sub(now))
+            .filter(|span| *span > 0);
+        let before = expected.and_then(|expected| {
+            let limit = longest(&mut self.open, shape, moments, now)?;
+            Some(Spans { expected, limit })
+        });
+        Verdict { beside, before }
+    }
+
+    /// Takes GPUs and slots for a job that has to be over after the windows that it reaches: from what is not reserved, if
+    /// that suffices.
+    fn take(&mut self, shape: &Shape, reached: usize) -> Option<Vec<Taken>> {
+        let all = self.beside.len() - 1;
+        let unreserved = shape.take(&mut self.beside[all]);
+        let unreserved = unreserved.or_else(|| shape.take(&mut self.beside[reached]));
+        unreserved.or_else(|| shape.take(&mut self.open[reached]))
+    }
+
+    /// Notes what starts: reservations have it until it ends.
+    fn charge(&mut self, taken: &[Taken], ends: Millis) {
+        for place in self.kept.values_mut().flatten().filter(|place| ends > place.at) {
+            place.spare.seize(taken);
         }
         self.forget_but_refusals();
     }
 
     /// Room only shrinks within a decision, so refusals stay.
     fn forget_but_refusals(&mut self) {
+        let is_refusal = |verdict: &Verdict| verdict.beside.is_none() && verdict.before.is_none();
         let stale = self.verdicts.iter_mut();
-        let stale = stale.filter(|verdict| !matches!(verdict, Some(Verdict::No)));
+        let stale = stale.filter(|verdict| verdict.is_none_or(|verdict| !is_refusal(&verdict)));
         stale.for_each(|verdict| *verdict = None);
     }
+}
+
+/// How long a job of a shape may run at most, by the windows that would miss its GPUs; `None`: it does not fit now.
+fn longest(rooms: &mut [Room], shape: &Shape, moments: &[Moment], now: Millis) -> Option<Millis> {
+    let all = rooms.len() - 1;
+    let mut fits = |windows: usize| shape.fits(&mut rooms[windows]);
+    if !fits(0) {
+        return None;
+    }
+    if all == 0 || fits(all) {
+        return Some(Millis::MAX);
+    }
+    // The windows leave less and less.
+    let (mut most, mut too_many) = (0, all);
+    while most + 1 < too_many {
+        let middle = usize::midpoint(most, too_many);
+        match fits(middle) {
+            true => most = middle,
+            false => too_many = middle,
+        }
+    }
+    Some(moments[most].at - now)
 }

@@ -4,12 +4,12 @@
 //! * [`Rules`]: queue order ([`Order`]), backfill ([`Backfill`]), host preference, fair share and the limit of slips.
 //! * [`Pool`]: hosts and GPUs, composable or fixed. [`History`]: run times expected from jobs that finished.
 //!
-//! On the way: `shape` (jobs that want the same GPUs), `lane` (waiting jobs in order), `reserve` (a place for a job that
-//! can't start yet), `decide` (what starts now).
+//! On the way: `shape` (jobs that want the same GPUs), `lane` (waiting jobs in order), `timeline` (the capacity beside
+//! promised windows), `reserve` (a place for a job that can't start yet), `decide` (what starts now).
 //!
 //! Pure: the caller passes the time, and the same events give the same plan. Invariants: a job starts once, with all of
 //! its GPUs, of one class that suffices; the first job that can't start has a reservation, and nothing that starts before
-//! it is expected to delay it.
+//! it is expected to delay it; an admitted window is served unless a job overruns its limit.
 
 mod decide;
 mod history;
@@ -19,6 +19,7 @@ mod plan;
 mod pool;
 mod reserve;
 mod shape;
+mod timeline;
 
 pub use crate::room::Preference;
 pub use history::History;
@@ -53,6 +54,24 @@ pub struct Job {
     pub submitted: Millis,
     /// How long it is expected to run.
     pub expected: Millis,
+    /// So long after its start it has returned its GPUs, attach and detach included. `None`: it may run for ever, and no
+    /// promised window waits for its GPUs.
+    pub limit: Option<Millis>,
+}
+
+impl Job {
+    fn end_at_latest(&self, now: Millis) -> Millis {
+        self.limit.map_or(Millis::MAX, |limit| now.saturating_add(limit))
+    }
+}
+
+/// GPUs that are promised for a time. Its job is its number, its tenant and the GPUs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Window {
+    pub job: Job,
+    /// When its GPUs start to be attached: the caller adds the time that this takes.
+    pub from: Millis,
+    pub until: Millis,
 }
 
 /// Which jobs may start before one that is ahead of them and has no room.

@@ -120,6 +120,7 @@ mod tests {
             upto: crate::engine::ANY_LARGER,
             submitted,
             expected,
+            limit: None,
         }
     }
 

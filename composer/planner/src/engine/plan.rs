@@ -2,11 +2,12 @@
 
 use super::decide::Decision;
 use super::history::History;
-use super::lane::Lane;
+use super::lane::{Lane, Spans};
 use super::order::{self, Shares};
 use super::pool::Pool;
 use super::shape::{Asks, Shape, asks};
-use super::{ClassIndex, HostIndex, Job, JobId, Millis, Rules};
+use super::timeline::Timeline;
+use super::{ClassIndex, HostIndex, Job, JobId, Millis, Rules, Window};
 use crate::room::{Room, Taken};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -18,6 +19,8 @@ const ANOTHER: f64 = 1.1;
 #[derive(Clone, Copy, Debug)]
 pub enum Event {
     Submitted(Job),
+    /// GPUs are promised for a time. The promise is refused if the GPUs are not certain to be free then.
+    Promised(Window),
     /// The GPUs of a job are attached at that time: its end is expected from then.
     Began {
         job: JobId,
@@ -52,7 +55,25 @@ pub(super) struct Running {
     pub taken: Vec<Taken>,
     pub began: Millis,
     pub expected_end: Millis,
+    /// It has returned its GPUs by then; [`Millis::MAX`] without a limit.
+    pub limit: Millis,
+    is_window: bool,
 }
+
+/// A promised window that has not begun.
+#[derive(Clone, Debug)]
+pub(super) struct Promised {
+    pub job: Job,
+    pub shape: usize,
+    pub until: Millis,
+    /// Its GPUs and slots. All that runs has been started beside them.
+    pub claim: Vec<Taken>,
+    /// A job may still run on them when it is to begin.
+    pub is_late: bool,
+}
+
+/// The begin of a window, and its number.
+pub(super) type WindowKey = (Millis, JobId);
 
 /// Jobs of one tenant that ask for the same.
 pub(super) type LaneKey = (usize, usize);
@@ -69,6 +90,12 @@ pub struct Plan {
     pub(super) lanes: BTreeMap<LaneKey, Lane>,
     pub(super) running: BTreeMap<JobId, Running>,
     pub(super) ends: BTreeSet<(Millis, JobId)>,
+    /// When running jobs have returned their GPUs at the latest.
+    pub(super) limits: BTreeSet<(Millis, JobId)>,
+    /// By begin.
+    pub(super) windows: BTreeMap<WindowKey, Promised>,
+    pub(super) timeline: Timeline,
+    refused: Vec<JobId>,
     pub(super) shares: Shares,
     /// When reserved jobs were first expected to begin.
     pub(super) promised: BTreeMap<JobId, Millis>,
@@ -83,8 +110,9 @@ pub struct Plan {
 /// The next plan: what happened, and what starts now for it.
 #[must_use]
 pub fn replan(now: Millis, events: &[Event], mut previous: Plan) -> Plan {
+    previous.refused.clear();
     for event in events {
-        previous.take_note(event);
+        previous.take_note(event, now);
     }
     previous.starts = previous.decide(now);
     previous
@@ -104,6 +132,10 @@ impl Plan {
             lanes: BTreeMap::new(),
             running: BTreeMap::new(),
             ends: BTreeSet::new(),
+            limits: BTreeSet::new(),
+            windows: BTreeMap::new(),
+            timeline: Timeline::default(),
+            refused: Vec::new(),
             shares: Shares::default(),
             promised: BTreeMap::new(),
             history: History::default(),
@@ -117,6 +149,12 @@ impl Plan {
     #[must_use]
     pub fn starts(&self) -> &[Start] {
         &self.starts
+    }
+
+    /// The windows whose promise was refused in this plan.
+    #[must_use]
+    pub fn refused(&self) -> &[JobId] {
+        &self.refused
     }
 
     #[must_use]
@@ -154,9 +192,10 @@ impl Plan {
         Shape::of(&self.pool, asks(job)).fits(&mut self.pool.room(self.rules.preference))
     }
 
-    fn take_note(&mut self, event: &Event) {
+    fn take_note(&mut self, event: &Event, now: Millis) {
         match *event {
             Event::Submitted(job) => self.submit(job),
+            Event::Promised(window) => self.promise(window, now),
             Event::Began { job, at } => self.begins(job, at),
             Event::Ended { job, ran } => self.finish(job, ran),
             Event::Idle { host, class, gpus } => self.room.set_ready(host, class, gpus),
@@ -170,6 +209,67 @@ impl Plan {
         self.waiting.insert(job.id, job);
     }
 
+    fn promise(&mut self, window: Window, now: Millis) {
+        let Window { job, from, until } = window;
+        let key = (from, job.id);
+        let shape = self.shape_of(&job);
+        let window = Promised {
+            job,
+            shape,
+            until,
+            claim: Vec::new(),
+            is_late: false,
+        };
+        if !self.admit(key, window, now) {
+            self.refused.push(job.id);
+        }
+    }
+
+    /// Starts the windows that begin by now.
+    pub(super) fn start_windows(&mut self, now: Millis) -> Vec<Start> {
+        let due = self.windows.range(..=(now, JobId::MAX));
+        let due: Vec<WindowKey> = due.map(|(key, _)| *key).collect();
+        let mut starts = Vec::new();
+        let mut is_late = false;
+        for key in &due {
+            let Some(window) = self.windows.remove(key) else {
+                continue;
+            };
+            if window.is_late || !self.room.seize_all(&window.claim) {
+                is_late = true;
+                self.windows.insert(*key, window);
+                continue;
+            }
+            starts.extend(self.start_window(window, now));
+        }
+        self.timeline.moments.retain(|moment| moment.at > now);
+        if is_late {
+            self.start_late(&due, now, &mut starts);
+        }
+        starts
+    }
+
+    /// Starts late windows that fit now, and holds for the others what is free of their GPUs.
+    fn start_late(&mut self, due: &[WindowKey], now: Millis, starts: &mut Vec<Start>) {
+        self.choose_anew(now);
+        for key in due {
+            let Some(window) = self.windows.remove(key) else {
+                continue;
+            };
+            match window.is_late || !self.room.seize_all(&window.claim) {
+                true => drop(self.windows.insert(*key, window)),
+                false => starts.extend(self.start_window(window, now)),
+            }
+        }
+        self.choose_anew(now);
+    }
+
+    fn start_window(&mut self, window: Promised, now: Millis) -> Option<Start> {
+        self.shares.wants(window.job.tenant);
+        let until = window.until.max(now);
+        self.run(window.job, window.claim, now, (until, true))
+    }
+
     /// Puts a job where it belongs among those that wait.
     fn line_up(&mut self, job: &Job) {
         let found = order::Found {
@@ -178,17 +278,21 @@ impl Plan {
         };
         let rank = (self.rules.order.rank(job, found), job.id);
         let lane = self.lane_of(job);
-        self.lanes.entry(lane).or_default().insert(rank, job.expected);
+        let spans = Spans::of(job);
+        self.lanes.entry(lane).or_default().insert(rank, spans);
     }
 
     fn lane_of(&mut self, job: &Job) -> LaneKey {
+        (job.tenant, self.shape_of(job))
+    }
+
+    fn shape_of(&mut self, job: &Job) -> usize {
         let asks = asks(job);
         let (pool, shapes) = (&self.pool, &mut self.shapes);
-        let shape = *self.shape_of.entry(asks).or_insert_with(|| {
+        *self.shape_of.entry(asks).or_insert_with(|| {
             shapes.push(Shape::of(pool, asks));
             shapes.len() - 1
-        });
-        (job.tenant, shape)
+        })
     }
 
     /// Sorts waiting jobs again if the backlog has changed enough.
@@ -209,7 +313,9 @@ impl Plan {
         if let Some(running) = self.running.get_mut(&job) {
             self.ends.remove(&(running.expected_end, job));
             running.began = at;
-            running.expected_end = at.saturating_add(running.job.expected);
+            if !running.is_window {
+                running.expected_end = at.saturating_add(running.job.expected);
+            }
             self.ends.insert((running.expected_end, job));
         }
     }
@@ -219,9 +325,13 @@ impl Plan {
             return;
         };
         self.ends.remove(&(ended.expected_end, job));
+        self.limits.remove(&(ended.limit, job));
         self.room.put_back(&ended.taken);
+        self.timeline.credit(&ended.taken, ended.limit);
         self.shares.gives_back(ended.job.tenant, ended.job.gpus);
-        self.history.learn(ended.job.tenant, ended.job.gpus, ran);
+        if !ended.is_window {
+            self.history.learn(ended.job.tenant, ended.job.gpus, ran);
+        }
     }
 
     /// Jobs that run longer than expected: as much longer as others like them that ran so long.
@@ -247,6 +357,17 @@ impl Plan {
             self.lanes.remove(&decision.lane);
         }
         self.promised.remove(&job.id);
+        let end = now.saturating_add(job.expected);
+        self.run(job, taken, now, (end, false))
+    }
+
+    fn run(
+        &mut self,
+        job: Job,
+        taken: Vec<Taken>,
+        now: Millis,
+        (expected_end, is_window): (Millis, bool),
+    ) -> Option<Start> {
         let class = self.pool.class_of(taken.first()?.shelf);
         let mut parts: BTreeMap<HostIndex, u32> = BTreeMap::new();
         let mut hosts = Vec::new();
@@ -258,13 +379,19 @@ impl Plan {
             *gpus += 1;
         }
         self.shares.takes(job.tenant, job.gpus);
-        let expected_end = now.saturating_add(job.expected);
+        let limit = match is_window {
+            true => expected_end,
+            false => job.end_at_latest(now),
+        };
         self.ends.insert((expected_end, job.id));
+        self.limits.insert((limit, job.id));
         let running = Running {
             job,
             taken,
             began: now,
             expected_end,
+            limit,
+            is_window,
         };
         self.running.insert(job.id, running);
         Some(Start {

@@ -1,7 +1,7 @@
 //! The engine by itself: turns, reservations, classes, places and shares.
 
 use poolwright_planner::engine::{
-    ANY_LARGER, Backfill, Class, Event, Job, Order, Plan, Pool, Preference, Rules, Start, replan,
+    ANY_LARGER, Backfill, Class, Event, Job, Order, Plan, Pool, Preference, Rules, Start, Window, replan,
 };
 
 const SECOND: u64 = 1000;
@@ -37,6 +37,7 @@ fn job(id: u32, submitted_s: u64, gpus: u32, expected_s: u64) -> Job {
         upto: ANY_LARGER,
         submitted: submitted_s * SECOND,
         expected: expected_s * SECOND,
+        limit: None,
     }
 }
 
@@ -56,6 +57,18 @@ impl Queue {
 
     fn submit(&mut self, job: Job) {
         self.events.push(Event::Submitted(job));
+    }
+
+    fn promise(&mut self, id: u32, gpus: u32, (from_s, until_s): (u64, u64)) {
+        self.events.push(Event::Promised(Window {
+            job: job(id, 0, gpus, until_s - from_s),
+            from: from_s * SECOND,
+            until: until_s * SECOND,
+        }));
+    }
+
+    fn refused(&self) -> &[u32] {
+        self.plan.as_ref().unwrap().refused()
     }
 
     fn finish(&mut self, job: u32, ran: u64) {
@@ -340,4 +353,121 @@ fn a_job_that_needs_one_class_waits_for_it_beside_larger_ones() {
     assert!(queue.decide(5 * SECOND).is_empty());
     queue.finish(0, 10 * SECOND);
     assert_eq!(ids(&queue.decide(10 * SECOND)), [1]);
+}
+
+/// A job that returns its GPUs at its limit.
+fn limited(id: u32, gpus: u32, limit_s: u64) -> Job {
+    Job {
+        limit: Some(limit_s * SECOND),
+        ..job(id, 0, gpus, limit_s)
+    }
+}
+
+#[test]
+fn jobs_leave_the_gpus_of_a_window_unless_their_limit_is_before_it() {
+    let mut queue = Queue::new(pool(24, &[8; 6]), rules(Backfill::Reserve));
+    queue.promise(100, 16, (100, 200));
+    queue.submit(limited(0, 4, 59));
+    assert_eq!(ids(&queue.decide(0)), [0]);
+    // Job 1 is expected to end before the window, and nothing says that it will.
+    queue.submit(job(1, 1, 12, 10));
+    queue.submit(limited(2, 12, 100));
+    queue.submit(limited(3, 12, 99));
+    queue.submit(job(4, 1, 8, 600));
+    assert_eq!(ids(&queue.decide(SECOND)), [3, 4]);
+    queue.finish(3, 10 * SECOND);
+    // Job 0 is late: the 10-minute job has to leave the window what it has.
+    queue.submit(job(5, 1, 4, 600));
+    assert!(queue.decide(89 * SECOND).is_empty());
+    queue.finish(0, 90 * SECOND);
+    assert!(queue.decide(90 * SECOND).is_empty());
+    assert_eq!(ids(&queue.decide(100 * SECOND)), [100]);
+    queue.finish(100, 100 * SECOND);
+    assert_eq!(ids(&queue.decide(200 * SECOND)), [2, 5]);
+}
+
+#[test]
+fn a_window_is_refused_if_a_job_without_a_limit_may_have_its_gpus() {
+    let mut queue = Queue::new(pool(24, &[8; 6]), rules(Backfill::Reserve));
+    queue.submit(job(0, 0, 12, 10));
+    queue.decide(0);
+    queue.promise(100, 16, (100, 200));
+    queue.promise(101, 12, (100, 200));
+    queue.promise(102, 12, (200, 300));
+    queue.promise(103, 1, (199, 201));
+    queue.decide(SECOND);
+    assert_eq!(queue.refused(), [100, 103]);
+    queue.decide(2 * SECOND);
+    assert!(queue.refused().is_empty());
+    assert_eq!(ids(&queue.decide(100 * SECOND)), [101]);
+}
+
+#[test]
+fn a_reservation_leaves_windows_their_gpus() {
+    let mut queue = Queue::new(pool(8, &[8]), rules(Backfill::Reserve));
+    queue.promise(100, 6, (100, 200));
+    queue.submit(limited(0, 4, 50));
+    assert_eq!(ids(&queue.decide(0)), [0]);
+    // At 50 there is room for it, and it might stay beyond 100: its place is from 200 on.
+    queue.submit(limited(1, 6, 60));
+    queue.submit(limited(2, 4, 90));
+    assert_eq!(ids(&queue.decide(SECOND)), [2], "before the window");
+    queue.finish(0, 50 * SECOND);
+    queue.finish(2, 90 * SECOND);
+    assert!(queue.decide(91 * SECOND).is_empty());
+    assert_eq!(ids(&queue.decide(100 * SECOND)), [100]);
+    queue.submit(limited(3, 2, 150));
+    assert_eq!(ids(&queue.decide(101 * SECOND)), [3], "2 of 8 are spared at 200");
+    queue.submit(limited(4, 2, 150));
+    queue.finish(3, 20 * SECOND);
+    assert_eq!(ids(&queue.decide(121 * SECOND)), [4]);
+}
+
+/// Jobs that keep to their limits, and windows that are promised at any time: each admitted window begins in time.
+#[test]
+fn admitted_windows_are_served_in_time() {
+    let mut served = 0;
+    for seed in 0..40 {
+        let mut chance = fastrand::Rng::with_seed(seed);
+        let hosts: Vec<u32> = (0..chance.u32(2..6)).map(|_| chance.u32(4..9)).collect();
+        let gpus = hosts.iter().sum::<u32>() - chance.u32(0..4);
+        let mut queue = Queue::new(pool(gpus, &hosts), rules(Backfill::Reserve));
+        let (mut ends, mut due) = (Vec::<(u64, u32)>::new(), Vec::<(u64, u64, u32)>::new());
+        for second in 0..600_u32 {
+            let now = u64::from(second) * SECOND;
+            for (_, id) in ends.extract_if(.., |(end, _)| *end <= now) {
+                queue.finish(id, SECOND);
+            }
+            let asked = chance.u32(0..30) == 0;
+            if asked {
+                let from = u64::from(second) + chance.u64(0..80);
+                let until = from + chance.u64(1..60);
+                queue.promise(10_000 + second, chance.u32(1..=gpus), (from, until));
+                due.push((from, until, 10_000 + second));
+            }
+            let mut new = limited(second, chance.u32(1..9), chance.u64(1..90));
+            new.expected = chance.u64(1..120) * SECOND;
+            if chance.u32(0..20) == 0 {
+                new.limit = None;
+            }
+            queue.submit(new);
+            let starts = queue.decide(now);
+            if asked && queue.refused().contains(&(10_000 + second)) {
+                due.pop();
+            }
+            for Start { job, .. } in starts {
+                let ran = match due.iter().find(|(_, _, id)| *id == job.id) {
+                    Some((_, until, _)) => until * SECOND,
+                    None => now + chance.u64(1..=job.limit.unwrap_or(90 * SECOND) / SECOND) * SECOND,
+                };
+                ends.push((ran, job.id));
+                let before = due.len();
+                due.retain(|(_, _, id)| *id != job.id);
+                served += before - due.len();
+            }
+            let late = due.iter().find(|(from, ..)| from * SECOND <= now);
+            assert_eq!(late, None, "seed {seed}");
+        }
+    }
+    assert!(served > 100, "{served}");
 }

@@ -7,7 +7,7 @@ use super::queueing::SOON;
 use super::sizing::{most_slots, pool_kinds};
 use crate::demand::{DemandRecord, DemandSpec, Pending};
 use crate::error::{ErrorCode, ServiceError};
-use crate::job::{self, Asked, Because, FAIR_SHARE_H, Job, JobRun, JobSpec};
+use crate::job::{Asked, Because, FAIR_SHARE_H, Job, JobRun, JobSpec, RunTimes};
 use crate::schedule::{Calendar, next_change, wanted_ahead};
 use jiff::{SignedDuration, Timestamp};
 use poolwright_executor::OperationState;
@@ -175,7 +175,7 @@ impl Line {
                 demand: record.spec.id.clone(),
                 ends: job.ends(&spec, self.now)?,
                 may_stop: spec.makes_way() && job.stopping.is_none() && job.ended.is_none(),
-                is_leaving: matches!(record.pending, Some(Pending::Releasing(_))) || job.is_leaving(self.now),
+                is_leaving: matches!(record.pending, Some(Pending::Releasing(_))) || job.is_leaving(),
                 tenant: record.spec.tenant.clone(),
                 priority: record.spec.priority,
                 began: job.begun?,
@@ -340,9 +340,7 @@ impl Composer {
         let expected = match queue.runs_for {
             Some(said) => *said,
             None => {
-                let runs = read_all::<JobRun>(self.store.as_ref()).await?;
-                let runs: Vec<JobRun> = runs.into_iter().map(|found| found.value).collect();
-                let expected = job::expected(&runs, &demand.tenant, gpus);
+                let expected = self.run_times().await?.expected(&demand.tenant, gpus);
                 queue.at_most.map_or(expected, |most| expected.min(*most))
             }
         };
@@ -357,6 +355,11 @@ impl Composer {
         let waiting = others.filter_map(self::asked).chain([asked]);
         let found = self.found(waiting).await?;
         Ok(Some(Job::new(asked, found)))
+    }
+
+    pub(super) async fn run_times(&self) -> Result<RunTimes, ServiceError> {
+        let runs = read_all::<JobRun>(self.store.as_ref()).await?;
+        Ok(RunTimes::of(runs.into_iter().map(|found| found.value).collect()))
     }
 
     /// What jobs that wait are to a pool like this.

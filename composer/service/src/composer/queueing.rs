@@ -87,6 +87,7 @@ impl Composer {
                 self.climb_down(&found.value.spec.id).await?;
             }
         }
+        self.see_to_overruns().await?;
         for found in self.jobs_as_read().await? {
             if let Err(error) = self.see_to_end(&found).await {
                 self.is_held_up(&found.value.spec.id, &error);
@@ -132,6 +133,32 @@ impl Composer {
                 self.settle(found).await?;
             }
         }
+        Ok(())
+    }
+
+    /// Jobs that run longer than expected get a new expected end.
+    async fn see_to_overruns(&self) -> Result<(), ServiceError> {
+        let now = self.clock.now();
+        let is_overdue = |found: &Found| {
+            let job = found.value.job.as_ref();
+            found.value.pending.is_none() && job.is_some_and(|job| job.is_overdue(now))
+        };
+        if !self.jobs_as_read().await?.iter().any(is_overdue) {
+            return Ok(());
+        }
+        let runs = self.run_times().await?;
+        let _turn = self.turn.lock().await;
+        let mut batch = Batch::new();
+        for mut found in self.jobs_as_read().await? {
+            let tenant = found.value.spec.tenant.clone();
+            let job = found.value.job.as_mut().filter(|_| found.value.pending.is_none());
+            if job.is_some_and(|job| job.overruns(&tenant, &runs, now)) {
+                batch
+                    .expect(DemandRecord::KIND, found.value.id(), Some(found.revision))
+                    .put(&found.value)?;
+            }
+        }
+        self.store.commit(batch).await?;
         Ok(())
     }
 

@@ -164,7 +164,7 @@ fn the_scenarios_that_come_with_it_are_sound() {
         );
         found += 1;
     }
-    assert_eq!(found, 6);
+    assert_eq!(found, 7);
 }
 
 #[test]

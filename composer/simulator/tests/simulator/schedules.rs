@@ -1,9 +1,9 @@
 //! Schedules and figures that were worked out by hand.
 
-use crate::support::{began, job, run, small, workload};
+use crate::support::{SMALL, began, job, run, small, workload};
 use poolwright_simulator::metrics::{Metrics, quantile};
 use poolwright_simulator::workload::Workload;
-use poolwright_simulator::{Runtimes, policies, replay::replay};
+use poolwright_simulator::{Runtimes, Scenario, policies, replay::replay};
 
 /// Two short narrow jobs, a wide one behind them, then narrow ones of which some fit before it.
 fn seven() -> Workload {
@@ -38,6 +38,34 @@ fn each_policy_makes_the_schedule_that_its_rules_say() {
         let run = run(policy, &small(), &seven(), Runtimes::Known);
         assert_eq!(began(&run), expected, "{policy}");
     }
+}
+
+#[test]
+fn promised_windows_are_served_in_time_and_jobs_with_limits_run_up_to_them() {
+    // Half of the 4 GPUs, from 20 s to 56 s of every 6 minutes.
+    let window = "[[window]]\nname = \"night\"\nshare_of_gpus = 0.5\ngpus_per_set = 2\n\
+                  from_h = 0.00555556\nhours = 0.01\nevery_h = 0.1\n[source]";
+    let scenario = Scenario::parse(&SMALL.replace("[source]", window)).unwrap();
+    let jobs = || {
+        let jobs = vec![
+            job(0, 0, 10, 2),
+            job(0, 0, 15, 4),
+            job(0, 12, 30, 2),
+            job(0, 25, 5, 2),
+        ];
+        workload(jobs, 4)
+    };
+    for policy in ["static-shared-easy", "pool-easy", "poolwright"] {
+        let run = run(policy, &scenario, &jobs(), Runtimes::Known);
+        assert_eq!(began(&run), [0.0, 56.0, 12.0, 42.0], "{policy}");
+        let windows = Metrics::of(&run).windows.unwrap();
+        assert_eq!((windows.admitted, windows.served), (1.0, 1.0), "{policy}");
+        assert_eq!((windows.refused, windows.latest_s), (0.0, 0.0), "{policy}");
+    }
+    // Predictions are no limits: what is promised is left free from the start.
+    let run = run("poolwright", &scenario, &jobs(), Runtimes::Predicted);
+    assert_eq!(Metrics::of(&run).windows.unwrap().served, 1.0);
+    assert_eq!(began(&run), [0.0, 56.0, 12.0, 42.0]);
 }
 
 #[test]
