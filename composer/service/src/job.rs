@@ -468,6 +468,18 @@ mod tests {
     }
 
     #[test]
+    fn a_slow_release_counts_as_becoming_free_and_one_that_keeps_failing_does_not() {
+        let mut job = Job::new(asked(0, 8, 10, 0), FOUND);
+        job.begun = Some(at(0));
+        assert!(!job.is_leaving());
+        let stopping = serde_json::json!({"at": at(1), "for": "a guarantee"});
+        job.stopping = Some(serde_json::from_value(stopping).unwrap());
+        assert!(job.is_leaving());
+        job.failures = UNRELIABLE;
+        assert!(!job.is_leaving());
+    }
+
+    #[test]
     fn a_short_job_passes_a_long_one_and_not_for_ever() {
         let long = asked(0, 8, 100, 0).turn(FOUND);
         let short = |minute| asked(minute, 1, 1, 0).turn(FOUND);

@@ -162,7 +162,7 @@ pub fn replay_on<E>(
         running: BTreeMap::new(),
     };
     let windows = match policy.ground {
-        // Servers of one tenant's own are promised to nobody else.
+        // Servers of one tenant are not promised to another.
         Ground::Partitions => Vec::new(),
         Ground::Servers | Ground::Pool => workload.windows(scenario),
     };

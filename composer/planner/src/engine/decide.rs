@@ -33,7 +33,7 @@ struct Pass {
     kept: BTreeMap<ClassIndex, Option<Reserved>>,
     /// Free capacity that the first windows leave: none of them, one, two …
     open: Vec<Room>,
-    /// The same without what is reserved.
+    /// The same less all reservations.
     beside: Vec<Room>,
     /// By shape, once asked.
     verdicts: Vec<Option<Verdict>>,
@@ -202,8 +202,7 @@ impl Pass {
         Verdict { beside, before }
     }
 
-    /// Takes GPUs and slots for a job that has to be over after the windows that it reaches: from what is not reserved, if
-    /// that suffices.
+    /// Takes GPUs and slots for a job that ends before window `reached`: from unreserved capacity if that suffices.
     fn take(&mut self, shape: &Shape, reached: usize) -> Option<Vec<Taken>> {
         let all = self.beside.len() - 1;
         let unreserved = shape.take(&mut self.beside[all]);
@@ -211,7 +210,7 @@ impl Pass {
         unreserved.or_else(|| shape.take(&mut self.open[reached]))
     }
 
-    /// Notes what starts: reservations have it until it ends.
+    /// Charges the GPUs and slots of a started job to the reservations that begin before its end.
     fn charge(&mut self, taken: &[Taken], ends: Millis) {
         for place in self.kept.values_mut().flatten().filter(|place| ends > place.at) {
             place.spare.seize(taken);

@@ -249,7 +249,7 @@ impl Plan {
         starts
     }
 
-    /// Starts late windows that fit now, and holds for the others what is free of their GPUs.
+    /// Starts late windows that fit now, and holds the free part of the GPUs that the others need.
     fn start_late(&mut self, due: &[WindowKey], now: Millis, starts: &mut Vec<Start>) {
         self.choose_anew(now);
         for key in due {

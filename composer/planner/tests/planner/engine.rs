@@ -376,7 +376,7 @@ fn jobs_leave_the_gpus_of_a_window_unless_their_limit_is_before_it() {
     queue.submit(job(4, 1, 8, 600));
     assert_eq!(ids(&queue.decide(SECOND)), [3, 4]);
     queue.finish(3, 10 * SECOND);
-    // Job 0 is late: the 10-minute job has to leave the window what it has.
+    // Job 0 is late: the 10-minute job has to leave the free part of the window alone.
     queue.submit(job(5, 1, 4, 600));
     assert!(queue.decide(89 * SECOND).is_empty());
     queue.finish(0, 90 * SECOND);

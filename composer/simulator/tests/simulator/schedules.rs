@@ -62,7 +62,7 @@ fn promised_windows_are_served_in_time_and_jobs_with_limits_run_up_to_them() {
         assert_eq!((windows.admitted, windows.served), (1.0, 1.0), "{policy}");
         assert_eq!((windows.refused, windows.latest_s), (0.0, 0.0), "{policy}");
     }
-    // Predictions are no limits: what is promised is left free from the start.
+    // Predictions are no limits: the promised GPUs stay free from the start.
     let run = run("poolwright", &scenario, &jobs(), Runtimes::Predicted);
     assert_eq!(Metrics::of(&run).windows.unwrap().served, 1.0);
     assert_eq!(began(&run), [0.0, 56.0, 12.0, 42.0]);
