@@ -6,15 +6,15 @@
 
 use crate::error::ServiceError;
 use crate::hooks::HookName;
+use crate::run_times::RunTimes;
 use crate::spans::Span;
 use crate::stopping::Stopping;
 use jiff::{SignedDuration, Timestamp};
 use poolwright_executor::{Operation, OperationState};
 use poolwright_model::id::{DemandId, TenantId};
-use poolwright_planner::engine::{Found, History, Job as Ranked, Millis, Order};
+use poolwright_planner::engine::{Found, Job as Ranked, Millis, Order};
 use poolwright_store::Stored;
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 /// Hours by which a tenant's jobs are put back for each time that it holds its share over.
@@ -188,45 +188,8 @@ impl JobRun {
     }
 
     /// Whether it says how long such jobs run. One that was removed says nothing.
-    fn teaches(&self) -> bool {
+    pub(crate) fn teaches(&self) -> bool {
         self.because != Because::Removed
-    }
-}
-
-/// Run times of jobs that are over, for those that come.
-pub struct RunTimes {
-    history: History,
-    numbers: BTreeMap<TenantId, usize>,
-}
-
-impl RunTimes {
-    pub fn of(mut runs: Vec<JobRun>) -> Self {
-        runs.retain(JobRun::teaches);
-        runs.sort_by_key(|run| run.ended);
-        let tenants: BTreeSet<TenantId> = runs.iter().map(|run| run.tenant.clone()).collect();
-        let mut times = Self {
-            history: History::default(),
-            numbers: tenants.into_iter().zip(0..).collect(),
-        };
-        for run in runs {
-            let tenant = times.number(&run.tenant);
-            times.history.learn(tenant, run.gpus, millis(run.ran()));
-        }
-        times
-    }
-
-    fn number(&self, tenant: &TenantId) -> usize {
-        self.numbers.get(tenant).copied().unwrap_or(usize::MAX)
-    }
-
-    /// The expected run time of a job of a tenant with so many GPUs.
-    pub fn expected(&self, tenant: &TenantId, gpus: u32) -> SignedDuration {
-        span(self.history.expected(self.number(tenant), gpus))
-    }
-
-    /// The expected remaining run time of an overrunning job.
-    pub fn remaining(&self, tenant: &TenantId, ran: SignedDuration) -> SignedDuration {
-        span(self.history.remaining(self.number(tenant), millis(ran)))
     }
 }
 
@@ -234,11 +197,7 @@ fn seconds(seconds: u64) -> SignedDuration {
     SignedDuration::from_secs(i64::try_from(seconds).unwrap_or(i64::MAX))
 }
 
-fn span(millis: Millis) -> SignedDuration {
-    SignedDuration::from_millis(i64::try_from(millis).unwrap_or(i64::MAX))
-}
-
-fn millis(span: SignedDuration) -> Millis {
+pub(crate) fn millis(span: SignedDuration) -> Millis {
     Millis::try_from(span.as_millis()).unwrap_or(0)
 }
 

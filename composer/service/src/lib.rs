@@ -52,6 +52,7 @@ mod owners;
 pub mod phases;
 pub mod quarantine;
 pub mod returns;
+mod run_times;
 pub mod runner;
 pub mod schedule;
 mod sealed;
