@@ -27,7 +27,7 @@ const MOST_STEPS: i32 = 8_760;
 const LONGEST: SignedDuration = SignedDuration::from_hours(366 * 24);
 /// A job that is late is not expected to return its GPUs sooner than this.
 const OVERDUE: SignedDuration = SignedDuration::from_secs(60);
-/// After so many failed releases in a row a stopped job may keep its GPUs for long.
+/// Failed releases in a row after which the GPUs of a stopped job no longer count as becoming free.
 const UNRELIABLE: u32 = 3;
 
 /// What is said of a job that waits for its GPUs.

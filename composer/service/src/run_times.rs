@@ -32,7 +32,7 @@ impl RunTimes {
         self.numbers.get(tenant).copied().unwrap_or(usize::MAX)
     }
 
-    /// The expected run time of a job of a tenant with so many GPUs.
+    /// The expected run time of a job, by its tenant and number of GPUs.
     pub fn expected(&self, tenant: &TenantId, gpus: u32) -> SignedDuration {
         span(self.history.expected(self.number(tenant), gpus))
     }

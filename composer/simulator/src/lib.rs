@@ -6,7 +6,7 @@
 //!   run times beforehand.
 //! * [`demand_series`]: recorded demand, as jobs or as samples, to what a forecast rests on.
 //! * [`workload`]: a trace at an offered load, with what a seed decides.
-//! * [`policies`]: who is compared, one file each. All decide by [`poolwright_planner::engine`], with rules of their own.
+//! * [`policies`]: the compared policies, one file each. All run on [`poolwright_planner::engine`] with their own rules.
 //! * [`replay`](mod@replay): events in their order; [`meter`]: what is counted between them; [`metrics`]: what is made
 //!   of it.
 //! * [`experiment`]: policies × loads × seeds. Begin there. [`simulation`]: all that is made of one. [`compare`]: what sharing, ordering and composing each

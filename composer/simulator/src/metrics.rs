@@ -39,27 +39,26 @@ pub struct Metrics {
 }
 
 /// Promised windows.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[cfg_attr(feature = "schema", schemars(rename = "SimulatedWindows"))]
+#[cfg_attr(feature = "schema", schemars(inline))]
 pub struct Windows {
-    /// Promises that were made.
+    /// Promises, whether kept or not.
     pub admitted: f64,
     /// Of them, those that had their GPUs in time.
     pub served: f64,
-    /// Windows that could not be promised.
+    /// Requested windows without a promise.
     pub refused: f64,
+    /// The delay of the latest one that began.
     pub latest_s: f64,
 }
 
 impl Windows {
     fn of(run: &Replayed) -> Option<Self> {
-        let late = run
-            .windows
-            .iter()
-            .map(|window| window.began.saturating_sub(window.from));
-        (run.windows.len() + run.refused_windows > 0).then(|| Self {
-            admitted: run.windows.len() as f64,
+        let begun = run.windows.iter();
+        let late = begun.map(|window| window.began.saturating_sub(window.from));
+        (run.requested_windows > 0).then(|| Self {
+            admitted: (run.requested_windows - run.refused_windows) as f64,
             served: late.clone().filter(|late| *late == 0).count() as f64,
             refused: run.refused_windows as f64,
             latest_s: late.max().unwrap_or(0) as f64 / 1000.0,

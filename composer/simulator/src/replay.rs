@@ -37,8 +37,9 @@ pub struct Replayed {
     pub records: Vec<Record>,
     /// Jobs that no host, or no number of hosts, could ever hold.
     pub refused: Vec<JobId>,
-    pub windows: Vec<Served>,
-    /// Windows that were asked for and refused.
+    pub windows: Vec<BegunWindow>,
+    /// Admitted and refused windows; an admitted one that never began is in no other figure.
+    pub requested_windows: usize,
     pub refused_windows: usize,
     pub meter: Meter,
     /// Nanoseconds of each decision, by the caller's clock.
@@ -53,9 +54,9 @@ enum Event {
     Begin,
 }
 
-/// A promised window that was admitted.
+/// An admitted window that got its GPUs, in time or not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Served {
+pub struct BegunWindow {
     pub from: Millis,
     /// When its GPUs were attached.
     pub began: Millis,
@@ -94,7 +95,7 @@ struct Run<'a> {
     workload: &'a Workload,
     /// Numbered after the jobs.
     windows: Vec<SimWindow>,
-    served: Vec<Served>,
+    begun: Vec<BegunWindow>,
     refused_windows: usize,
     ground: Ground,
     runtimes: Runtimes,
@@ -169,7 +170,7 @@ pub fn replay_on<E>(
     let mut run = Run {
         scenario,
         workload,
-        served: Vec::new(),
+        begun: Vec::new(),
         refused_windows: 0,
         ground: policy.ground,
         runtimes,
@@ -239,7 +240,8 @@ impl Run<'_> {
         Ok(Replayed {
             records: self.records,
             refused,
-            windows: self.served,
+            windows: self.begun,
+            requested_windows: self.windows.len(),
             refused_windows: self.refused_windows,
             meter: self.meter,
             decisions_ns,
@@ -329,7 +331,7 @@ impl Run<'_> {
         self.events.push(Reverse((ended, Event::End, id)));
         if let Some(window) = self.window(id) {
             let from = window.from;
-            self.served.push(Served { from, began });
+            self.begun.push(BegunWindow { from, began });
             return;
         }
         self.records.push(Record {

@@ -270,6 +270,7 @@ impl Scenario {
             within(&format!("{table}.per_gpu_s"), latency.per_gpu_s, 0.0, 3600.0)?;
         }
         self.check_classes()?;
+        within("window: how many", self.windows.len() as f64, 0.0, 8.0)?;
         self.windows.iter().try_for_each(Windows::check)?;
         self.check_sources()
     }
@@ -312,12 +313,17 @@ impl Scenario {
 }
 
 impl Windows {
+    /// Sets of GPUs in a pool of so many.
+    pub(crate) fn sets(&self, gpus: u32) -> u32 {
+        (self.share_of_gpus * f64::from(gpus) / f64::from(self.gpus_per_set)) as u32
+    }
+
     fn check(&self) -> Result<(), ScenarioError> {
         let field = |key: &str| format!("window {}: {key}", self.name);
         within(&field("share_of_gpus"), self.share_of_gpus, 0.0, 1.0)?;
         within(&field("gpus_per_set"), f64::from(self.gpus_per_set), 1.0, 1e6)?;
         within(&field("from_h"), self.from_h, 0.0, 1e5)?;
-        within(&field("every_h"), self.every_h, 0.1, 1e5)?;
+        within(&field("every_h"), self.every_h, 1.0, 1e5)?;
         within(&field("hours"), self.hours, 0.01, self.every_h)
     }
 }

@@ -85,10 +85,19 @@ pub enum WorkloadError {
          (replay.gpus, server.gpus in the scenario)"
     )]
     TooManyGpus { gpus: f64, most: u32 },
+    #[error(
+        "the scenario promises {windows:.0} windows while jobs are submitted, and {most} are simulated at most: make \
+         gpus_per_set or every_h larger, or replay fewer jobs"
+    )]
+    TooManyWindows { windows: f64, most: u32 },
 }
 
-/// How long beforehand windows are promised.
-const AHEAD: Millis = 31 * 24 * 3_600_000;
+/// How long beforehand windows are promised: as far as the manager looks ahead in its calendars.
+const AHEAD_H: f64 = 31.0 * 24.0;
+/// And how many begins of each.
+const BEGINS_AHEAD: f64 = 48.0;
+/// Windows of one replay.
+const MAX_WINDOWS: u32 = 20_000;
 
 /// As a scenario may say of its pool.
 const MOST_GPUS: u32 = 1_000_000;
@@ -110,6 +119,7 @@ impl Workload {
             offered_load: load,
         };
         workload.size(trace, scenario, load)?;
+        workload.limit_windows(scenario)?;
         Ok(workload)
     }
 
@@ -214,17 +224,33 @@ impl Workload {
         gpus.fold(0, u32::saturating_add)
     }
 
-    /// The windows of a scenario while jobs are submitted, in order of their promises.
+    fn limit_windows(&self, scenario: &Scenario) -> Result<(), WorkloadError> {
+        let hours = self.window() as f64 / 3.6e6;
+        let windows = scenario.windows.iter().map(|of| {
+            let begins = ((hours - of.from_h) / of.every_h).ceil().max(0.0);
+            begins * f64::from(of.sets(self.gpus()))
+        });
+        let windows: f64 = windows.sum();
+        match windows <= f64::from(MAX_WINDOWS) {
+            true => Ok(()),
+            false => Err(WorkloadError::TooManyWindows {
+                windows,
+                most: MAX_WINDOWS,
+            }),
+        }
+    }
+
+    /// The windows of a scenario while jobs are submitted, in order of their begins.
     #[must_use]
     pub fn windows(&self, scenario: &Scenario) -> Vec<SimWindow> {
         let mut windows = Vec::new();
         let mut rng = fastrand::Rng::with_seed(0);
         for of in &scenario.windows {
-            let sets = (of.share_of_gpus * f64::from(self.gpus()) / f64::from(of.gpus_per_set)) as u32;
+            let ahead = millis(AHEAD_H.min(BEGINS_AHEAD * of.every_h) * 3600.0);
             let starts = (0..).map(|n| millis((of.from_h + of.every_h * f64::from(n)) * 3600.0));
             for from in starts.take_while(|from| *from < self.window()) {
-                windows.extend((0..sets).map(|_| SimWindow {
-                    asked: from.saturating_sub(AHEAD),
+                windows.extend((0..of.sets(self.gpus())).map(|_| SimWindow {
+                    asked: from.saturating_sub(ahead),
                     from,
                     until: from + millis(of.hours * 3600.0),
                     gpus: of.gpus_per_set,

@@ -184,11 +184,9 @@ const MOST_LINES: usize = 600;
 
 #[test]
 fn a_file_is_short_enough_to_read() {
-    // Generated files and tables of data are not read from top to bottom.
+    // What the generator writes nobody reads from top to bottom; a table of data is looked things up in.
     let written = |path: &Path| {
-        !path.components().any(|part| part.as_os_str() == "generated")
-            && !path.starts_with("hw-profiles")
-            && !path.ends_with("openapi.json")
+        !path.components().any(|part| part.as_os_str() == "generated") && !path.starts_with("hw-profiles")
     };
     let long: Vec<_> = committed_texts()
         .into_iter()

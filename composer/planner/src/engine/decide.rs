@@ -17,7 +17,7 @@ pub(super) struct Decision {
 }
 
 /// Which jobs of a shape may start now: those whose spans are within either of these.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 struct Verdict {
     /// Beside all reservations.
     beside: Option<Spans>,

@@ -77,6 +77,8 @@ pub enum CapacityError {
         "policy {0} works with static servers: capacity is asked of a pool; take fifo, sjf, pool-easy, has or poolwright"
     )]
     Static(&'static str),
+    #[error("the scenario promises windows, which capacity does not compare: leave out [[window]]")]
+    Windows,
 }
 
 impl Question<'_> {
@@ -92,6 +94,9 @@ impl Question<'_> {
     ) -> Result<Vec<Judged>, CapacityError> {
         if self.policy.ground != Ground::Pool {
             return Err(CapacityError::Static(self.policy.name));
+        }
+        if !self.scenario.windows.is_empty() {
+            return Err(CapacityError::Windows);
         }
         let mut all = vec![Choice::default()];
         match choices.is_empty() {

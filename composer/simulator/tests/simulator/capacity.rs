@@ -207,7 +207,7 @@ fn a_scenario_describes_its_pool_or_leaves_it_to_its_load() {
 }
 
 #[test]
-fn static_servers_are_not_asked() {
+fn static_servers_and_promised_windows_are_refused() {
     let trace = Trace::parse("submit_s,duration_s,gpus\n0,100,1\n").unwrap();
     let question = Question {
         trace: &trace,
@@ -223,4 +223,11 @@ fn static_servers_are_not_asked() {
         error.contains("static-shared-easy") && error.contains("poolwright"),
         "{error}"
     );
+    let windows = Question {
+        policy: policies::named("poolwright").unwrap(),
+        scenario: &Scenario::built_in("windows").unwrap().unwrap(),
+        ..question
+    };
+    let error = windows.answer(&[], &mut |_| ()).unwrap_err().to_string();
+    assert!(error.contains("leave out [[window]]"), "{error}");
 }

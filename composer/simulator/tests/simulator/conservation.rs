@@ -176,6 +176,15 @@ fn jobs_and_loads_that_no_pool_is_large_enough_for_are_refused() {
         too_wide.to_string().contains("needs 4294967295 GPUs"),
         "{too_wide}"
     );
+    let mut scenario = small();
+    scenario.windows = Scenario::built_in("windows").unwrap().unwrap().windows;
+    scenario.windows[0].gpus_per_set = 1;
+    scenario.replay.gpus = Some(20);
+    let too_many = Workload::new(&usual, &scenario, 1e-6, 1).unwrap_err().to_string();
+    assert!(
+        too_many.contains("windows while jobs are submitted, and 20000 are simulated at most"),
+        "{too_many}"
+    );
     let usual = Workload::new(&usual, &small(), 1.0, 1).unwrap();
     assert_eq!(usual.with_servers(&small(), u32::MAX), None);
 }

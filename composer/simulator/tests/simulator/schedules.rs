@@ -2,8 +2,9 @@
 
 use crate::support::{SMALL, began, job, run, small, workload};
 use poolwright_simulator::metrics::{Metrics, quantile};
+use poolwright_simulator::replay::{Replayed, replay};
 use poolwright_simulator::workload::Workload;
-use poolwright_simulator::{Runtimes, Scenario, policies, replay::replay};
+use poolwright_simulator::{Runtimes, Scenario, policies};
 
 /// Two short narrow jobs, a wide one behind them, then narrow ones of which some fit before it.
 fn seven() -> Workload {
@@ -42,9 +43,9 @@ fn each_policy_makes_the_schedule_that_its_rules_say() {
 
 #[test]
 fn promised_windows_are_served_in_time_and_jobs_with_limits_run_up_to_them() {
-    // Half of the 4 GPUs, from 20 s to 56 s of every 6 minutes.
+    // Half of the 4 GPUs, from 20 s to 56 s of every hour.
     let window = "[[window]]\nname = \"night\"\nshare_of_gpus = 0.5\ngpus_per_set = 2\n\
-                  from_h = 0.00555556\nhours = 0.01\nevery_h = 0.1\n[source]";
+                  from_h = 0.00555556\nhours = 0.01\nevery_h = 1\n[source]";
     let scenario = Scenario::parse(&SMALL.replace("[source]", window)).unwrap();
     let jobs = || {
         let jobs = vec![
@@ -61,6 +62,13 @@ fn promised_windows_are_served_in_time_and_jobs_with_limits_run_up_to_them() {
         let windows = Metrics::of(&run).windows.unwrap();
         assert_eq!((windows.admitted, windows.served), (1.0, 1.0), "{policy}");
         assert_eq!((windows.refused, windows.latest_s), (0.0, 0.0), "{policy}");
+        // A promise that is never kept counts, too.
+        let never = Replayed {
+            windows: Vec::new(),
+            ..run
+        };
+        let windows = Metrics::of(&never).windows.unwrap();
+        assert_eq!((windows.admitted, windows.served), (1.0, 0.0), "{policy}");
     }
     // Predictions are no limits: the promised GPUs stay free from the start.
     let run = run("poolwright", &scenario, &jobs(), Runtimes::Predicted);
