@@ -77,21 +77,24 @@ struct NewArgs {
     /// How many percent of an endpoint's GPUs may vanish in one look before that is a fault of the endpoint
     #[arg(long, value_name = "PERCENT")]
     vanished: Option<u32>,
+    /// How much later than first expected a job with a reservation may start, such as 30m
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    slip: Option<Duration>,
 }
 
 impl From<NewArgs> for NewLimits {
     fn from(args: NewArgs) -> Self {
+        let seconds = |span: Duration| u32::try_from(span.as_secs()).unwrap_or(u32::MAX);
         Self {
             per_plan: args.per_plan,
             per_hour: args.per_hour,
             per_host: args.per_host,
             per_tenant: args.per_tenant,
             per_gpu: args.per_gpu,
-            hold_s: args
-                .hold
-                .map(|hold| u32::try_from(hold.as_secs()).unwrap_or(u32::MAX)),
+            hold_s: args.hold.map(seconds),
             failures: args.failures,
             vanished: args.vanished,
+            slip_s: args.slip.map(seconds),
         }
     }
 }

@@ -368,6 +368,13 @@ pub fn limits(status: &LimitsStatus) -> Table {
             usual.vanished,
             "percent of an endpoint's GPUs, in one look",
         ),
+        (
+            "slip",
+            now.slip_s,
+            None,
+            usual.slip_s,
+            "seconds by which a reserved job may start late",
+        ),
     ];
     for (name, allowed, moved, usual, of) in rows {
         table.row([

@@ -4,7 +4,7 @@ use crate::room::{Freshness, HostLayout, Layout, Room, Shelf, Taken};
 use crate::survey::{Condition, PortFacts, Survey, UnitFacts, way};
 use crate::uplinks::Crossing;
 use poolwright_model::control::{ControlPoint, ControlStyle};
-use poolwright_model::id::{ControlEndpointId, FabricId, HostId, HostPortId, SwitchId};
+use poolwright_model::id::{ControlEndpointId, FabricId, GpuId, HostId, HostPortId, SwitchId};
 use poolwright_model::topology::{HostPort, PowerState, SwitchGraph};
 use poolwright_model::units::Bytes;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -72,6 +72,24 @@ impl DerefMut for Capacity<'_> {
 
 impl<'a> Capacity<'a> {
     pub fn of(survey: &Survey<'a>) -> Self {
+        Self::with(survey, |_| None)
+    }
+
+    /// The same, with shelves for units that a running operation moves, or just did: they can be given away later. Suspect
+    /// units are given away last.
+    pub fn with_units_in_motion(survey: &Survey<'a>, suspects: &BTreeSet<GpuId>) -> Self {
+        Self::with(survey, |unit| match unit.condition {
+            Condition::Reserved | Condition::Held(_) if unit.is_usable_later() => {
+                Some((Freshness::Released, false))
+            }
+            Condition::Free | Condition::Dirty if unit.gpus.iter().any(|gpu| suspects.contains(&gpu.id)) => {
+                Some((Freshness::Released, true))
+            }
+            _ => None,
+        })
+    }
+
+    fn with(survey: &Survey<'a>, own: impl Fn(&UnitFacts<'a>) -> Option<(Freshness, bool)>) -> Self {
         let mut sites = Interner::default();
         let open = survey.hosts.iter().filter(|host| host.closed.is_none());
         let mut layout = Layout::default();
@@ -103,11 +121,14 @@ impl<'a> Capacity<'a> {
         let mut units: Vec<BTreeSet<(Freshness, usize)>> = Vec::new();
         let mut shelf_of = vec![None; survey.units.len()];
         for (at, unit) in survey.units.iter().enumerate() {
-            let (freshness, is_free) = match unit.condition {
-                Condition::Free => (Freshness::Clean, true),
-                Condition::Dirty => (Freshness::Dirty, true),
-                Condition::Held(_) if unit.is_usable() => (Freshness::Released, false),
-                _ => continue,
+            let known = match unit.condition {
+                Condition::Free => Some((Freshness::Clean, true)),
+                Condition::Dirty => Some((Freshness::Dirty, true)),
+                Condition::Held(_) if unit.is_usable() => Some((Freshness::Released, false)),
+                _ => None,
+            };
+            let Some((freshness, is_free)) = own(unit).or(known) else {
+                continue;
             };
             let Some(key) = ShelfKey::of(unit) else { continue };
             let shelf = keys.number(key.clone());
@@ -182,6 +203,18 @@ impl<'a> Capacity<'a> {
         named.collect()
     }
 
+    /// Chooses a unit that was taken.
+    pub fn choose(&mut self, unit: usize) {
+        if let Some((shelf, _)) = self.shelf_of[unit] {
+            self.units[shelf].retain(|(_, other)| *other != unit);
+        }
+    }
+
+    /// Units of a shelf that can be taken.
+    pub fn free_units(&self, shelf: usize) -> impl Iterator<Item = usize> {
+        self.units[shelf].iter().map(|(_, unit)| *unit)
+    }
+
     /// Takes a choice back; the caller puts the units back.
     pub fn unname(&mut self, units: impl IntoIterator<Item = usize>) {
         for unit in units {
@@ -223,8 +256,13 @@ impl<'a> Capacity<'a> {
 
     /// Slots that are free at a port; `None` where nothing is given to its host.
     pub fn free_at(&self, port: &HostPortId) -> Option<i64> {
-        let (host, port) = self.port_at.get(port).copied()?;
+        let (host, port) = self.port_place(port)?;
         Some(self.room.port(host, port).free)
+    }
+
+    /// The host and port of a room.
+    pub fn port_place(&self, port: &HostPortId) -> Option<(usize, usize)> {
+        self.port_at.get(port).copied()
     }
 
     /// The shelf that a unit lies on, or would once it is released; `None` where it can't be given away.

@@ -12,6 +12,19 @@ use std::collections::BTreeMap;
 /// What is kept for the demand's tenant and is, as it is, what the demand needs: nothing has to be attached for it. One
 /// composition, or all parts of one demand that spanned hosts; none where there is nothing like that.
 pub fn serves_as_it_is<'a>(demand: &Demand, world: &World<'a>) -> Vec<&'a Composition> {
+    let kept = world
+        .held
+        .iter()
+        .any(|c| c.kept.is_some() && c.tenant.as_ref() == Some(&demand.tenant));
+    match kept {
+        true => serves_by(&Survey::of(world), demand),
+        false => Vec::new(),
+    }
+}
+
+/// The same by a survey.
+pub(crate) fn serves_by<'a>(survey: &Survey<'a>, demand: &Demand) -> Vec<&'a Composition> {
+    let world = &survey.world;
     let held = world.held.iter();
     let kept = held.filter(|c| c.kept.is_some() && c.tenant.as_ref() == Some(&demand.tenant));
     let kept: Vec<&Composition> = kept.collect();
@@ -24,13 +37,12 @@ pub fn serves_as_it_is<'a>(demand: &Demand, world: &World<'a>) -> Vec<&'a Compos
         let guaranteed = ledger.guarantees(&demand.tenant, 0, count);
         ledger.allows(&demand.tenant, 0, count) && (guaranteed || !others_want)
     };
-    let survey = Survey::of(world);
-    let is_in_order = |c: &&Composition| is_sound(&survey, c) && is_by_itself(c, world, false);
+    let is_in_order = |c: &&Composition| is_sound(survey, c) && is_by_itself(c, world, false);
     let single = kept.iter().map(|c| vec![*c]);
     let mut found = single.chain(parts_of_one(&kept));
     let serves = |parts: &Vec<&Composition>| {
         let gpus = parts.iter().map(|c| c.gpu_count()).sum();
-        may_have(gpus) && parts.iter().all(is_in_order) && suits::serves(&survey, &demand.need, parts)
+        may_have(gpus) && parts.iter().all(is_in_order) && suits::serves(survey, &demand.need, parts)
     };
     found.find(serves).unwrap_or_default()
 }

@@ -18,8 +18,8 @@
 //! * [`horizon`]: planning over time, for demands with windows. [`calendar`]: a manager's calendar as such a problem.
 //! * [`undo`](mod@undo): the plan that takes a plan back.
 //! * [`mod@forecast`]: how many GPUs will be wanted, with what suffices in nine of ten cases.
-//! * [`engine`]: jobs without a window, in their order: what starts now, and where, by count. [`queue`]: the same for
-//!   demands before a pool as it is seen.
+//! * [`engine`]: jobs without a window, in their order, beside all that is promised: what starts now, and where, by
+//!   count. [`engine::observed`]: the same for a pool as a manager sees it.
 //! * [`check`](mod@check): a second opinion on every plan, which shares no code with the making of one.
 //!
 //! Invariants: nothing is given away that is foreign, cordoned, held or in use by a running operation; what
@@ -40,7 +40,6 @@ pub mod kept;
 pub mod owed;
 pub mod plan;
 pub mod promise;
-pub mod queue;
 pub mod reads;
 pub mod settled;
 pub mod undo;

@@ -44,6 +44,16 @@ pub(crate) struct Choice {
 }
 
 impl Choices {
+    /// The alternatives of a need, which are tried together; those of an elastic need one after the other.
+    pub fn in_turn(room: &Room, need: &Need) -> impl Iterator<Item = Self> {
+        let together = match need.elastic {
+            true => 1,
+            false => need.alternatives.len().max(1),
+        };
+        let sets = need.alternatives.chunks(together);
+        sets.map(|sets| Self::of(room, sets, need.spannable))
+    }
+
     fn of(room: &Room, sets: &[GpuSet], spannable: bool) -> Self {
         let choice = |set: &GpuSet| Choice {
             kinds: shelves_for(room, set),
@@ -58,15 +68,8 @@ impl Choices {
 
 /// Takes what a need asks for; `None`, and nothing taken, where that is not possible.
 pub(crate) fn serve(room: &mut Room, need: &Need) -> Option<Vec<Part>> {
-    let tried_at_once = match need.elastic {
-        true => 1,
-        false => need.alternatives.len().max(1),
-    };
-    let mut sets = need.alternatives.chunks(tried_at_once);
-    sets.find_map(|sets| {
-        let choices = Choices::of(room, sets, need.spannable);
-        serve_chosen(room, &choices)
-    })
+    let choices: Vec<Choices> = Choices::in_turn(room, need).collect();
+    choices.iter().find_map(|choices| serve_chosen(room, choices))
 }
 
 /// Takes GPUs and slots for one of the choices; `None`, and nothing taken, if there is no room.

@@ -151,12 +151,6 @@ pub(crate) struct Guaranteed<'a> {
     pub elsewhere: Vec<&'a Demand>,
 }
 
-/// The fewest GPUs that a demand is served with.
-pub(crate) fn narrowest(demand: &Demand) -> u32 {
-    let counts = demand.need.alternatives.iter().map(|set| set.count);
-    counts.min().unwrap_or(0)
-}
-
 /// GPUs that a demand takes, of the set that suits it best.
 pub fn width(demand: &Demand) -> u32 {
     demand.need.best().map_or(0, |set| set.count)

@@ -6,7 +6,7 @@
 
 use crate::uplinks::Crossing;
 use poolwright_model::units::Bytes;
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -76,6 +76,8 @@ pub(crate) struct Room {
     preference: Preference,
     /// Attached idle GPUs, by host and kind; empty if unknown.
     ready: Arc<Vec<u32>>,
+    /// Hosts that are closed for a time: they have no free slots.
+    closed: Arc<BTreeSet<usize>>,
 }
 
 /// Which host is taken of those that are equally near.
@@ -96,6 +98,7 @@ pub(crate) struct Sort<'r> {
     sites: &'r [usize],
     free: &'r [i64],
     ready: &'r [u32],
+    closed: bool,
 }
 
 /// A port of a host, and its free slots.
@@ -112,6 +115,9 @@ pub(crate) struct Pick {
     pub shelf: usize,
     pub units: usize,
 }
+
+/// The host of units that are taken and attached to no host.
+pub(crate) const NO_HOST: usize = usize::MAX;
 
 /// One taken unit, with the place and freshness that it goes back to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -132,11 +138,19 @@ impl Room {
             uplinks,
             preference: Preference::default(),
             ready: Arc::default(),
+            closed: Arc::default(),
         }
     }
 
     pub fn preferring(self, preference: Preference) -> Self {
         Self { preference, ..self }
+    }
+
+    /// Closes these hosts, and opens all others.
+    pub fn close(&mut self, hosts: BTreeSet<usize>) {
+        if *self.closed != hosts {
+            self.closed = Arc::new(hosts);
+        }
     }
 
     /// Sets the number of attached idle GPUs of a kind at a host.
@@ -161,6 +175,9 @@ impl Room {
 
     /// Reduces GPUs, slots and uplinks to those of another room.
     pub fn at_most(&mut self, other: &Self) {
+        if !other.closed.is_subset(&self.closed) {
+            Arc::make_mut(&mut self.closed).extend(other.closed.iter());
+        }
         let least = |here: &mut i64, there: &i64| *here = (*here).min(*there);
         self.free
             .iter_mut()
@@ -178,10 +195,14 @@ impl Room {
         }
     }
 
-    /// Takes these units and slots, as far as they are there.
+    /// Takes these units and slots, as far as they are there; others of a shelf for those that are not.
     pub fn seize(&mut self, taken: &[Taken]) {
         for taken in taken {
-            self.stock(taken.shelf, taken.freshness, -1);
+            let stock = self.stock[taken.shelf];
+            let is_there = |freshness: &Freshness| stock[*freshness as usize] > 0;
+            let alike = Freshness::ALL.into_iter().rev().find(is_there);
+            let freshness = Some(taken.freshness).filter(is_there).or(alike);
+            self.stock(taken.shelf, freshness.unwrap_or(taken.freshness), -1);
             self.occupy(taken, 1);
         }
     }
@@ -191,7 +212,8 @@ impl Room {
         let before = self.clone();
         for unit in taken {
             let size = i64::from(self.shelf(unit.shelf).size);
-            let is_there = self.stock[unit.shelf][unit.freshness as usize] > 0
+            let is_there = unit.host != NO_HOST
+                && self.stock[unit.shelf][unit.freshness as usize] > 0
                 && self.port(unit.host, unit.port).free >= size;
             if !is_there {
                 *self = before;
@@ -210,6 +232,25 @@ impl Room {
         fits
     }
 
+    /// Takes units of the same shelves at the same hosts and ports as these, of any freshness, if all of them are there.
+    pub fn take_alike(&mut self, wanted: &[Taken]) -> Option<Vec<Taken>> {
+        let mut taken: Vec<Taken> = Vec::with_capacity(wanted.len());
+        for unit in wanted {
+            let stock = self.stock[unit.shelf];
+            let mut left = Freshness::ALL.into_iter().rev();
+            let found = left.find(|freshness| stock[*freshness as usize] > 0);
+            let found = found.map(|freshness| Taken { freshness, ..*unit });
+            match found.filter(|found| self.seize_all(std::slice::from_ref(found))) {
+                Some(found) => taken.push(found),
+                None => {
+                    self.put_back(&taken);
+                    return None;
+                }
+            }
+        }
+        Some(taken)
+    }
+
     /// How many hosts there are.
     pub fn hosts(&self) -> usize {
         self.layout.hosts.len()
@@ -222,9 +263,10 @@ impl Room {
     pub fn ports(&self, host: usize) -> impl Iterator<Item = Port> {
         let places = self.layout.hosts[host].ports.clone();
         let sites = &self.layout.sites[places.clone()];
-        let port = |(site, free): (&usize, &i64)| Port {
+        let is_closed = self.closed.contains(&host);
+        let port = move |(site, free): (&usize, &i64)| Port {
             site: *site,
-            free: *free,
+            free: if is_closed { 0 } else { *free },
         };
         sites.iter().zip(&self.free[places]).map(port)
     }
@@ -233,18 +275,29 @@ impl Room {
         let place = self.layout.hosts[host].ports.start + port;
         Port {
             site: self.layout.sites[place],
-            free: self.free[place],
+            free: match self.closed.contains(&host) {
+                true => 0,
+                false => self.free[place],
+            },
         }
     }
 
     /// Free slots of all ports of a host.
     pub fn free(&self, host: usize) -> i64 {
+        if self.closed.contains(&host) {
+            return 0;
+        }
         let ports = &self.free[self.layout.hosts[host].ports.clone()];
         ports.iter().map(|free| (*free).max(0)).sum()
     }
 
     pub fn shelf(&self, shelf: usize) -> &Shelf {
         &self.layout.shelves[shelf]
+    }
+
+    /// The number of a shelf's kind.
+    pub fn kind_of(&self, shelf: usize) -> usize {
+        self.layout.kind_of[shelf]
     }
 
     /// The shelves of each kind.
@@ -274,6 +327,7 @@ impl Room {
                 .ready
                 .get(host * kinds..(host + 1) * kinds)
                 .unwrap_or_default(),
+            closed: self.closed.contains(&host),
         }
     }
 
@@ -350,6 +404,9 @@ impl Room {
 
     /// Slots and uplink capacity of a unit are taken, or with -1 free again.
     fn occupy(&mut self, taken: &Taken, sign: i64) {
+        if taken.host == NO_HOST {
+            return;
+        }
         let size = i64::from(self.shelf(taken.shelf).size);
         self.fill_port((taken.host, taken.port), sign * size);
         if self.uplinks.is_empty() {

@@ -91,6 +91,19 @@ impl UnitFacts<'_> {
         matches!(self.by_itself, Condition::Free | Condition::Dirty)
     }
 
+    /// The same once an operation that moves it, or just did, has ended and was observed.
+    pub fn is_usable_later(&self) -> bool {
+        use GpuState as S;
+        let is_moving = |gpu: &&Gpu| {
+            let moves = matches!(gpu.state, S::Reserved | S::Binding | S::Draining | S::Unbinding);
+            match why_not(gpu) {
+                Some(why) => why == WhyNotKind::Disputed,
+                None => moves || settled(gpu.state),
+            }
+        };
+        self.is_usable() || (!self.points.is_empty() && self.gpus.iter().all(is_moving))
+    }
+
     /// Whether it serves nobody, wherever it is: it failed, or nobody can say which GPU it is. What is told in two ways in
     /// one look (asked before and after it was bound, say) is not: who holds it keeps it.
     pub fn is_out_of_use(&self) -> bool {

@@ -12,7 +12,7 @@ use crate::stopping::Stopping;
 use jiff::{SignedDuration, Timestamp};
 use poolwright_executor::{Operation, OperationState};
 use poolwright_model::id::{DemandId, TenantId};
-use poolwright_planner::engine::{Found, Job as Ranked, Millis, Order};
+use poolwright_planner::engine::{Found, Job as Ranked, Millis, Order, Urgency};
 use poolwright_store::Stored;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -119,6 +119,9 @@ pub struct Job {
     /// It is to be stopped.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stopping: Option<Stopping>,
+    /// While it waits, and once a place was reserved for it: after that no other job starts on the GPUs that it needs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub starts_by: Option<Timestamp>,
     /// How often it was stopped.
     #[serde(default, skip_serializing_if = "is_none")]
     pub stopped: u32,
@@ -170,6 +173,9 @@ pub struct JobRun {
     pub begun: Timestamp,
     pub ended: Timestamp,
     pub because: Because,
+    /// How long it would run by what was said when it was submitted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub said_s: Option<u64>,
     /// How long it was expected to run when it began, as far as that was written down.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expected_s: Option<u64>,
@@ -227,6 +233,8 @@ impl Asked {
             submitted: 0,
             expected: millis(self.expected),
             limit: None,
+            urgency: Urgency::default(),
+            avoids_closing_hosts: false,
         };
         let yields = i64::try_from(Order::OURS.rank(&ranked, found)).unwrap_or(i64::MAX);
         let yields = SignedDuration::from_millis(yields);
@@ -245,6 +253,7 @@ impl Job {
             expected_s: u64::try_from(asked.expected.as_secs()).unwrap_or(0).max(1),
             begun: None,
             overrun_s: None,
+            starts_by: None,
             ended: None,
             stopping: None,
             stopped: 0,
@@ -337,6 +346,7 @@ impl Job {
     pub(crate) fn began(&mut self, by: &Operation) {
         self.begun = Some(by.ended.unwrap_or(by.created));
         (self.failures, self.not_before, self.failure) = (0, None, None);
+        self.starts_by = None;
     }
 
     /// It lost its place on the pool, and waits again.
@@ -483,6 +493,7 @@ mod tests {
             begun: at(0),
             ended: at(minutes),
             because,
+            said_s: None,
             expected_s: None,
         }
     }

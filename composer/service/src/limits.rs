@@ -49,6 +49,15 @@ pub struct Limits {
     /// So many GPUs of an endpoint may vanish in one look, in percent of those that it showed before; where more do, it
     /// is a fault of the endpoint.
     pub vanished: u32,
+    /// Seconds by which a job with a reservation may start later than first expected.
+    #[serde(skip_serializing_if = "is_usual_slip")]
+    pub slip_s: u32,
+}
+
+const USUAL_SLIP_S: u32 = 24 * 3600;
+
+fn is_usual_slip(seconds: &u32) -> bool {
+    *seconds == USUAL_SLIP_S
 }
 
 fn is_none(seconds: &u32) -> bool {
@@ -72,6 +81,7 @@ impl Default for Limits {
             failures: 3,
             // A box of eight may lose a pair; more at once is seldom a pair of hands.
             vanished: 25,
+            slip_s: USUAL_SLIP_S,
         }
     }
 }
@@ -96,6 +106,7 @@ pub struct NewLimits {
     pub hold_s: Option<u32>,
     pub failures: Option<u32>,
     pub vanished: Option<u32>,
+    pub slip_s: Option<u32>,
 }
 
 impl Limits {
@@ -119,6 +130,7 @@ impl Limits {
         }
         self.vanished = new.vanished.unwrap_or(self.vanished);
         self.hold_s = new.hold_s.unwrap_or(self.hold_s);
+        self.slip_s = new.slip_s.unwrap_or(self.slip_s);
         if self.hold() > HOUR {
             return Err("a GPU is held for 3600 s at most: moves are remembered for an hour".to_owned());
         }
@@ -281,6 +293,10 @@ pub fn next_expiry(limits: &Limits, ran: &[Ran], now: Timestamp) -> Option<Times
 }
 
 impl Limits {
+    pub fn slip(&self) -> SignedDuration {
+        SignedDuration::from_secs(self.slip_s.into())
+    }
+
     fn hold(&self) -> SignedDuration {
         SignedDuration::from_secs(self.hold_s.into())
     }

@@ -24,6 +24,11 @@ impl RunTimes {
         for run in runs {
             let tenant = times.number(&run.tenant);
             times.history.learn(tenant, run.gpus, millis(run.ran()));
+            if let Some(said) = run.said_s {
+                times
+                    .history
+                    .compare(tenant, said.saturating_mul(1000), millis(run.ran()));
+            }
         }
         times
     }
@@ -35,6 +40,12 @@ impl RunTimes {
     /// The expected run time of a job, by its tenant and number of GPUs.
     pub fn expected(&self, tenant: &TenantId, gpus: u32) -> SignedDuration {
         span(self.history.expected(self.number(tenant), gpus))
+    }
+
+    /// The expected run time of a job of which it is said how long it runs.
+    pub fn corrected(&self, tenant: &TenantId, said: SignedDuration) -> SignedDuration {
+        let corrected = millis(said) as f64 * self.history.excess(self.number(tenant));
+        span(corrected as Millis)
     }
 
     /// The expected remaining run time of an overrunning job.

@@ -9,7 +9,7 @@ use crate::runtimes::Runtimes;
 use crate::scenario::Scenario;
 use crate::workload::{SimJob, SimWindow, Workload};
 use poolwright_planner::engine::{
-    self, ANY_LARGER, ClassIndex, Job, JobId, Millis, Plan, Pool, Start, replan,
+    self, ANY_LARGER, ClassIndex, Job, JobId, Millis, Plan, Pool, Start, Urgency, replan,
 };
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, HashMap};
@@ -289,6 +289,8 @@ impl Run<'_> {
             submitted: from,
             expected: until - from,
             limit: None,
+            urgency: Urgency::default(),
+            avoids_closing_hosts: false,
         };
         let from = from.saturating_sub(self.longest_latency(job.gpus));
         let window = engine::Window { job, from, until };

@@ -5,7 +5,7 @@ use crate::runtimes::LOOSE;
 use crate::scenario::{GpuPower, Scenario};
 use crate::site::Site;
 use crate::trace::{Trace, TraceJob};
-use poolwright_planner::engine::{ANY_LARGER, Class, ClassIndex, Job, JobId, Millis};
+use poolwright_planner::engine::{ANY_LARGER, Class, ClassIndex, Job, JobId, Millis, Urgency};
 use std::f64::consts::TAU;
 
 /// A job to be replayed.
@@ -42,6 +42,8 @@ impl SimJob {
             submitted: self.submit,
             expected,
             limit,
+            urgency: Urgency::default(),
+            avoids_closing_hosts: false,
         }
     }
 }

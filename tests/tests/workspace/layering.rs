@@ -5,7 +5,7 @@
 
 use std::{collections::BTreeSet, fs};
 
-use poolwright_tests::workspace::Workspace;
+use poolwright_tests::workspace::{Workspace, committed_texts, tree_to_judge};
 
 /// One room: the crates of this workspace that it may depend on, and why no more.
 struct Room {
@@ -279,6 +279,32 @@ fn only_the_wiring_names_concrete_drivers_and_only_the_store_names_its_engine() 
             );
         }
     }
+}
+
+/// The manager and simulations decide about jobs by one function. What else judges waiting jobs would be a second queue.
+#[test]
+fn one_engine_decides_about_jobs() {
+    let engine = "composer/planner/src/engine/";
+    let mut defined = 0;
+    for (path, text) in committed_texts(&tree_to_judge()).unwrap() {
+        let path = path.to_string_lossy();
+        if !path.starts_with("composer/") || !path.contains("/src/") {
+            continue;
+        }
+        assert!(
+            !path.starts_with("composer/planner/src/queue"),
+            "{path}: the engine decides about jobs"
+        );
+        for line in ["fn replan(", "struct WaitingJob", "fn delays("] {
+            let defines = text.contains(line);
+            assert!(
+                !defines || path.starts_with(engine),
+                "{path}: {line} belongs to {engine}"
+            );
+            defined += usize::from(defines);
+        }
+    }
+    assert_eq!(defined, 3, "the engine defines each");
 }
 
 /// The rules themselves: a workspace in which the planner reaches a crate called tokio, through sizing.

@@ -47,6 +47,8 @@ pub struct History {
     all: Sample,
     tails: BTreeMap<usize, Tail>,
     tail: Tail,
+    /// By tenant, how long jobs ran of which it was said how long they would, in parts of that.
+    excesses: BTreeMap<usize, VecDeque<f64>>,
 }
 
 impl History {
@@ -58,6 +60,25 @@ impl History {
         self.all.learn(run_time);
         self.tails.entry(tenant).or_default().learn(run_time);
         self.tail.learn(run_time);
+    }
+
+    /// A job of a tenant has run so long, and it was said beforehand how long it would.
+    pub fn compare(&mut self, tenant: usize, said: Millis, run_time: Millis) {
+        let excesses = self.excesses.entry(tenant).or_default();
+        if excesses.len() == REMEMBERED {
+            excesses.pop_front();
+        }
+        excesses.push_back(run_time as f64 / said.max(1) as f64);
+    }
+
+    /// How many times longer jobs of a tenant run than is said of them: the median, if there are enough. Never less than
+    /// once: a job that ends early delays no other.
+    #[must_use]
+    pub fn excess(&self, tenant: usize) -> f64 {
+        let known = self.excesses.get(&tenant).filter(|known| known.len() >= ENOUGH);
+        let mut sorted: Vec<f64> = known.into_iter().flatten().copied().collect();
+        sorted.sort_by(f64::total_cmp);
+        sorted.get(sorted.len() / 2).map_or(1.0, |median| median.max(1.0))
     }
 
     /// The mean run time of jobs like it: like it in tenant and width, else in tenant, else in width, else any. Of run
@@ -163,6 +184,18 @@ mod tests {
         let beyond = history.remaining(0, 100 * hour);
         assert!((minute..42 * hour).contains(&beyond), "{beyond}");
         assert_eq!(History::default().remaining(0, 10), AT_LEAST);
+    }
+
+    #[test]
+    fn what_is_said_of_run_times_is_corrected_by_what_they_were() {
+        let mut history = History::default();
+        for (run_time, expected) in [(40, 1.0), (60, 1.0), (100, 1.0), (120, 1.0), (160, 5.0)] {
+            history.compare(0, 20, run_time);
+            assert_eq!(history.excess(0), expected, "after {run_time}");
+        }
+        assert_eq!(history.excess(1), 1.0, "another tenant's");
+        (0..10).for_each(|_| history.compare(0, 1000, 20));
+        assert_eq!(history.excess(0), 1.0, "most are shorter than said");
     }
 
     #[test]

@@ -105,6 +105,11 @@ impl Lane {
         true
     }
 
+    /// In order.
+    pub fn jobs(&self) -> impl Iterator<Item = (Rank, Spans)> {
+        self.blocks.iter().flat_map(|block| block.jobs.iter().copied())
+    }
+
     pub fn first(&self) -> Option<Rank> {
         Some(self.blocks.first()?.jobs.first()?.0)
     }

@@ -14,7 +14,8 @@
 mod decide;
 mod history;
 mod lane;
-pub(crate) mod order;
+pub mod observed;
+mod order;
 mod plan;
 mod pool;
 mod reserve;
@@ -57,6 +58,18 @@ pub struct Job {
     /// So long after its start it has returned its GPUs, attach and detach included. `None`: it may run for ever, and no
     /// promised window waits for its GPUs.
     pub limit: Option<Millis>,
+    pub urgency: Urgency,
+    /// It returns its GPUs before windows because it may be stopped, and no host waits for that: it starts on none that
+    /// closes.
+    pub avoids_closing_hosts: bool,
+}
+
+/// Before whom a job goes, whatever its rank.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Urgency {
+    pub priority: i32,
+    /// It goes before all jobs of lower priority, and running ones that may be stopped make way for it.
+    pub preempts: bool,
 }
 
 impl Job {
@@ -93,7 +106,7 @@ pub struct Rules {
     pub preference: Preference,
     /// Hours by which a tenant's jobs are put back for each time that it holds an equal share over; 0: not at all.
     pub fair_share: f64,
-    /// How much later than first promised a reserved job may begin, because others run longer than expected. After that
-    /// nothing starts that is not spared beside it, however short it is expected to be. `None`: as much as it takes.
+    /// How much later than first promised a reserved job may start, because others run longer than expected. After that
+    /// nothing starts that does not fit beside it, however short it is expected to be. `None`: as much as it takes.
     pub slip: Option<Millis>,
 }

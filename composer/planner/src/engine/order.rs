@@ -1,6 +1,9 @@
 //! Whose turn it is: ranks of waiting jobs, and how much a tenant's use puts its jobs back.
 
-use super::{Job, Millis};
+use super::{Job, JobId, Millis, Urgency};
+use crate::promise::Share;
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
 
 const HOUR: Millis = 3_600_000;
 
@@ -56,14 +59,67 @@ impl Order {
     }
 }
 
-/// What tenants hold now, against an equal share among those that want anything.
+/// Whose turn it is: less goes first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Turn {
+    /// It is not within its tenant's guarantee.
+    is_beyond: bool,
+    at: Millis,
+    /// It does not go before jobs of lower priority; else the highest priority goes first.
+    passes_none: bool,
+    priority: Reverse<i32>,
+    /// By its rank and its tenant's use.
+    own: Millis,
+    id: JobId,
+}
+
+/// The earliest turns of waiting jobs by priority, if any of them preempts.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Earliest(BTreeMap<i32, Millis>);
+
+impl Earliest {
+    pub fn meet(&mut self, priority: i32, own: Millis) {
+        let known = self.0.entry(priority).or_insert(Millis::MAX);
+        *known = own.min(*known);
+    }
+
+    /// The turn of a job whose rank and tenant would give it the turn `own`.
+    pub fn turn(&self, (own, id): (Millis, JobId), urgency: Urgency, is_guaranteed: bool) -> Turn {
+        let lower = self.0.range(..urgency.priority).map(|(_, own)| *own);
+        let before = lower.min().filter(|before| urgency.preempts && *before <= own);
+        Turn {
+            is_beyond: !is_guaranteed,
+            at: before.unwrap_or(own),
+            passes_none: before.is_none(),
+            priority: Reverse(before.map_or(0, |_| urgency.priority)),
+            own,
+            id,
+        }
+    }
+}
+
+/// What tenants hold now, against their shares.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Shares {
     held: Vec<u64>,
     wanting: Vec<u64>,
+    /// Of tenants with other shares than [`Share::default`].
+    shares: BTreeMap<usize, Share>,
 }
 
 impl Shares {
+    /// A tenant has a share, and holds these GPUs already.
+    pub fn has(&mut self, tenant: usize, share: Share, gpus: u32) {
+        self.wants(tenant);
+        self.takes(tenant, gpus);
+        if gpus == 0 {
+            self.wanting[tenant] -= 1;
+        }
+        if share != Share::default() {
+            self.shares.insert(tenant, share);
+        }
+    }
+
     pub fn wants(&mut self, tenant: usize) {
         if tenant >= self.held.len() {
             self.held.resize(tenant + 1, 0);
@@ -77,15 +133,38 @@ impl Shares {
     }
 
     pub fn gives_back(&mut self, tenant: usize, gpus: u32) {
-        self.held[tenant] -= u64::from(gpus);
+        self.held[tenant] = self.held[tenant].saturating_sub(u64::from(gpus));
         self.wanting[tenant] -= 1;
     }
 
-    /// How far the jobs of each tenant are put back: `weight` hours for each time that it holds its equal share over.
+    pub fn held_by(&self, tenant: usize) -> u32 {
+        let held = self.held.get(tenant).copied().unwrap_or_default();
+        u32::try_from(held).unwrap_or(u32::MAX)
+    }
+
+    pub fn share(&self, tenant: usize) -> Share {
+        self.shares.get(&tenant).copied().unwrap_or_default()
+    }
+
+    /// Whether a tenant that gets so many more holds no more than it is guaranteed.
+    pub fn guarantees(&self, tenant: usize, gpus: u32) -> bool {
+        !self.shares.is_empty() && self.held_by(tenant).saturating_add(gpus) <= self.share(tenant).guaranteed
+    }
+
+    /// Whether a tenant that gets so many more holds no more than it may.
+    pub fn allows(&self, tenant: usize, gpus: u32) -> bool {
+        let most = self.share(tenant).most;
+        most.is_none_or(|most| self.held_by(tenant).saturating_add(gpus) <= most)
+    }
+
+    /// How far the jobs of each tenant are put back: `weight` hours for each time that it holds its share over.
     pub fn delays(&self, weight: f64) -> Vec<Millis> {
-        let wants = |tenant: usize| u32::from(self.wanting[tenant] > 0);
+        let share = |tenant: usize| match self.wanting[tenant] {
+            0 => 0,
+            _ => self.share(tenant).weight,
+        };
         let held: Vec<(u64, u32)> = (0..self.held.len())
-            .map(|tenant| (self.held[tenant], wants(tenant)))
+            .map(|tenant| (self.held[tenant], share(tenant)))
             .collect();
         delays(&held, weight)
     }
@@ -93,7 +172,7 @@ impl Shares {
 
 /// How far the jobs of each tenant are put back, of what each holds and the weight of its share; one without weight
 /// wants nothing: `hours` for each time that it holds its share over. A tenant alone has all.
-pub(crate) fn delays(held: &[(u64, u32)], hours: f64) -> Vec<Millis> {
+fn delays(held: &[(u64, u32)], hours: f64) -> Vec<Millis> {
     let all: u64 = held.iter().map(|(held, _)| held).sum();
     let weights: u64 = held.iter().map(|(_, weight)| u64::from(*weight)).sum();
     let tenants = held.iter().filter(|(_, weight)| *weight > 0).count();
@@ -121,6 +200,8 @@ mod tests {
             submitted,
             expected,
             limit: None,
+            urgency: Urgency::default(),
+            avoids_closing_hosts: false,
         }
     }
 

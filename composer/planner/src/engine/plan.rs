@@ -1,13 +1,13 @@
 //! Running jobs with their expected ends, waiting jobs in order, and the starts of this moment.
 
-use super::decide::Decision;
+use super::decide::{Decision, Place};
 use super::history::History;
 use super::lane::{Lane, Spans};
-use super::order::{self, Shares};
+use super::order::{self, Shares, Turn};
 use super::pool::Pool;
 use super::shape::{Asks, Shape, asks};
 use super::timeline::Timeline;
-use super::{ClassIndex, HostIndex, Job, JobId, Millis, Rules, Window};
+use super::{ClassIndex, HostIndex, Job, JobId, Millis, Rules, Urgency, Window};
 use crate::room::{Room, Taken};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -57,7 +57,7 @@ pub(super) struct Running {
     pub expected_end: Millis,
     /// It has returned its GPUs by then; [`Millis::MAX`] without a limit.
     pub limit: Millis,
-    is_window: bool,
+    pub is_window: bool,
 }
 
 /// A promised window that has not begun.
@@ -70,13 +70,51 @@ pub(super) struct Promised {
     pub claim: Vec<Taken>,
     /// A job may still run on them when it is to begin.
     pub is_late: bool,
+    pub standing: Standing,
+}
+
+/// Which jobs leave a window its GPUs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Standing {
+    /// All but those within the guarantee of another tenant.
+    #[default]
+    Plain,
+    /// All: it is within its tenant's guarantee.
+    Guaranteed,
+    /// As a guaranteed one, but for jobs of its own tenant: it is wanted now, and somebody else serves it.
+    Waiting,
+}
+
+impl Promised {
+    /// Whether a job of a tenant leaves it its GPUs. `is_guaranteed`: the job is within its tenant's guarantee.
+    pub fn binds(&self, tenant: usize, is_guaranteed: bool) -> bool {
+        match self.standing {
+            Standing::Plain => !is_guaranteed || self.job.tenant == tenant,
+            Standing::Guaranteed => true,
+            Standing::Waiting => self.job.tenant != tenant,
+        }
+    }
+}
+
+/// A host that is closed for a time: no job may run into it there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct ClosedHost {
+    pub host: HostIndex,
+    pub from: Millis,
+    pub until: Millis,
 }
 
 /// The begin of a window, and its number.
 pub(super) type WindowKey = (Millis, JobId);
 
-/// Jobs of one tenant that ask for the same.
-pub(super) type LaneKey = (usize, usize);
+/// Jobs of one tenant that ask for the same, with the same urgency.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct LaneKey {
+    pub tenant: usize,
+    pub shape: usize,
+    pub urgency: Urgency,
+    pub avoids_closing_hosts: bool,
+}
 
 #[derive(Clone, Debug)]
 pub struct Plan {
@@ -85,7 +123,7 @@ pub struct Plan {
     /// Free capacity.
     pub(super) room: Room,
     pub(super) shapes: Vec<Shape>,
-    shape_of: HashMap<Asks, usize>,
+    pub(super) shape_of: HashMap<Asks, usize>,
     pub(super) waiting: HashMap<JobId, Job>,
     pub(super) lanes: BTreeMap<LaneKey, Lane>,
     pub(super) running: BTreeMap<JobId, Running>,
@@ -95,16 +133,29 @@ pub struct Plan {
     /// By begin.
     pub(super) windows: BTreeMap<WindowKey, Promised>,
     pub(super) timeline: Timeline,
+    pub(super) closures: Vec<ClosedHost>,
+    /// GPUs of an observed pool are being attached or detached, which may be all that a job lacks.
+    pub(super) is_in_motion: bool,
+    /// Operations have GPUs in hand, which may be all that a window lacks.
+    pub(super) has_in_hand: bool,
+    /// Among the windows are demands that somebody else serves.
+    pub(super) is_wanted_elsewhere: bool,
+    /// Idle GPUs that stay attached for a tenant, and the jobs that they serve as they are.
+    pub(super) retained: BTreeMap<(usize, usize), Vec<Taken>>,
     refused: Vec<JobId>,
     pub(super) shares: Shares,
-    /// When reserved jobs were first expected to begin.
-    pub(super) promised: BTreeMap<JobId, Millis>,
+    /// When reserved jobs start at the latest, if running jobs end by then. See [`Rules::slip`].
+    pub(super) starts_by: BTreeMap<JobId, Millis>,
     history: History,
     /// GPU-milliseconds that waiting jobs are expected to take.
     backlog: u128,
     /// The backlog, in hours of the whole pool, by which waiting jobs are in order.
     ranked_by: f64,
-    starts: Vec<Start>,
+    pub(super) starts: Vec<Start>,
+    /// The places that are reserved, in order of their turns.
+    pub(super) places: Vec<Place>,
+    /// Nothing starts after this turn while GPUs are in motion.
+    pub(super) unsettled: Option<Turn>,
 }
 
 /// The next plan: what happened, and what starts now for it.
@@ -114,7 +165,7 @@ pub fn replan(now: Millis, events: &[Event], mut previous: Plan) -> Plan {
     for event in events {
         previous.take_note(event, now);
     }
-    previous.starts = previous.decide(now);
+    previous.decide(now);
     previous
 }
 
@@ -135,13 +186,20 @@ impl Plan {
             limits: BTreeSet::new(),
             windows: BTreeMap::new(),
             timeline: Timeline::default(),
+            closures: Vec::new(),
+            is_in_motion: false,
+            has_in_hand: false,
+            is_wanted_elsewhere: false,
+            retained: BTreeMap::new(),
             refused: Vec::new(),
             shares: Shares::default(),
-            promised: BTreeMap::new(),
+            starts_by: BTreeMap::new(),
             history: History::default(),
             backlog: 0,
             ranked_by: 0.0,
             starts: Vec::new(),
+            places: Vec::new(),
+            unsettled: None,
         }
     }
 
@@ -177,7 +235,7 @@ impl Plan {
     #[must_use]
     pub fn narrowest(&self) -> Vec<Option<u32>> {
         let mut narrowest = vec![None; self.pool.classes().len()];
-        for (_, shape) in self.lanes.keys() {
+        for LaneKey { shape, .. } in self.lanes.keys() {
             let Shape { gpus, classes, .. } = &self.shapes[*shape];
             for narrowest in narrowest.get_mut(classes.clone()).unwrap_or_default() {
                 *narrowest = Some(narrowest.map_or(*gpus, |least: u32| least.min(*gpus)));
@@ -189,7 +247,8 @@ impl Plan {
     /// Whether a job would have room if nothing else ran.
     #[must_use]
     pub fn holds(&self, job: &Job) -> bool {
-        Shape::of(&self.pool, asks(job)).fits(&mut self.pool.room(self.rules.preference))
+        let mut room = self.pool.room(self.rules.preference);
+        Shape::of(&self.pool, &room, asks(job)).fits(&mut room)
     }
 
     fn take_note(&mut self, event: &Event, now: Millis) {
@@ -202,7 +261,7 @@ impl Plan {
         }
     }
 
-    fn submit(&mut self, job: Job) {
+    pub(super) fn submit(&mut self, job: Job) {
         self.backlog += service(&job);
         self.line_up(&job);
         self.shares.wants(job.tenant);
@@ -219,6 +278,7 @@ impl Plan {
             until,
             claim: Vec::new(),
             is_late: false,
+            standing: Standing::default(),
         };
         if !self.admit(key, window, now) {
             self.refused.push(job.id);
@@ -227,6 +287,10 @@ impl Plan {
 
     /// Starts the windows that begin by now.
     pub(super) fn start_windows(&mut self, now: Millis) -> Vec<Start> {
+        if self.pool.is_observed() {
+            self.end_windows(now);
+            return Vec::new();
+        }
         let due = self.windows.range(..=(now, JobId::MAX));
         let due: Vec<WindowKey> = due.map(|(key, _)| *key).collect();
         let mut starts = Vec::new();
@@ -247,6 +311,17 @@ impl Plan {
             self.start_late(&due, now, &mut starts);
         }
         starts
+    }
+
+    /// The windows of an observed pool are served beside the engine: until their end it holds what they have to get.
+    fn end_windows(&mut self, now: Millis) {
+        let before = self.windows.len();
+        self.windows.retain(|_, window| window.until > now);
+        let is_late = self.late() > 0;
+        let is_past = self.timeline.moments.first().is_none_or(|moment| moment.at < now);
+        if is_late || is_past || self.windows.len() < before {
+            self.choose_anew(now);
+        }
     }
 
     /// Starts late windows that fit now, and holds the free part of the GPUs that the others need.
@@ -283,22 +358,26 @@ impl Plan {
     }
 
     fn lane_of(&mut self, job: &Job) -> LaneKey {
-        (job.tenant, self.shape_of(job))
+        LaneKey {
+            tenant: job.tenant,
+            shape: self.shape_of(job),
+            urgency: job.urgency,
+            avoids_closing_hosts: job.avoids_closing_hosts,
+        }
     }
 
-    fn shape_of(&mut self, job: &Job) -> usize {
+    pub(super) fn shape_of(&mut self, job: &Job) -> usize {
         let asks = asks(job);
-        let (pool, shapes) = (&self.pool, &mut self.shapes);
+        let (pool, room, shapes) = (&self.pool, &self.room, &mut self.shapes);
         *self.shape_of.entry(asks).or_insert_with(|| {
-            shapes.push(Shape::of(pool, asks));
+            shapes.push(Shape::of(pool, room, asks));
             shapes.len() - 1
         })
     }
 
     /// Sorts waiting jobs again if the backlog has changed enough.
     pub(super) fn rank_anew(&mut self) {
-        let gpus: u32 = self.pool.classes().iter().map(|class| class.gpus).sum();
-        let backlog = self.backlog as f64 / 3.6e6 / f64::from(gpus.max(1));
+        let backlog = self.backlog as f64 / 3.6e6 / f64::from(self.pool.gpus().max(1));
         let same = self.ranked_by / ANOTHER..=self.ranked_by * ANOTHER;
         if !self.rules.order.rests_on_backlog() || same.contains(&backlog) {
             return;
@@ -320,7 +399,7 @@ impl Plan {
         }
     }
 
-    fn finish(&mut self, job: JobId, ran: Millis) {
+    pub(super) fn finish(&mut self, job: JobId, ran: Millis) {
         let Some(ended) = self.running.remove(&job) else {
             return;
         };
@@ -356,7 +435,7 @@ impl Plan {
         if lane.is_empty() {
             self.lanes.remove(&decision.lane);
         }
-        self.promised.remove(&job.id);
+        self.starts_by.remove(&job.id);
         let end = now.saturating_add(job.expected);
         self.run(job, taken, now, (end, false))
     }
@@ -369,6 +448,12 @@ impl Plan {
         (expected_end, is_window): (Millis, bool),
     ) -> Option<Start> {
         let class = self.pool.class_of(taken.first()?.shelf);
+        let gpus = match self.pool.is_observed() {
+            true => self.room.gpus_of(&taken),
+            false => job.gpus,
+        };
+        let job = Job { gpus, ..job };
+        self.shares.takes(job.tenant, job.gpus);
         let mut parts: BTreeMap<HostIndex, u32> = BTreeMap::new();
         let mut hosts = Vec::new();
         for taken in &taken {
@@ -378,27 +463,46 @@ impl Plan {
             }
             *gpus += 1;
         }
-        self.shares.takes(job.tenant, job.gpus);
         let limit = match is_window {
             true => expected_end,
             false => job.end_at_latest(now),
         };
-        self.ends.insert((expected_end, job.id));
-        self.limits.insert((limit, job.id));
-        let running = Running {
+        self.runs(Running {
             job,
             taken,
             began: now,
             expected_end,
             limit,
             is_window,
-        };
-        self.running.insert(job.id, running);
+        });
         Some(Start {
             job,
             class,
             parts: hosts.into_iter().map(|host| (host, parts[&host])).collect(),
         })
+    }
+}
+
+impl Plan {
+    /// A job has its GPUs.
+    pub(super) fn runs(&mut self, running: Running) {
+        let id = running.job.id;
+        self.ends.insert((running.expected_end, id));
+        self.limits.insert((running.limit, id));
+        self.running.insert(id, running);
+    }
+
+    /// The hosts that are closed at some time from a moment until another.
+    pub(super) fn closed_within(&self, from: Millis, until: Millis) -> BTreeSet<HostIndex> {
+        let met = self
+            .closures
+            .iter()
+            .filter(|closed| closed.until > from && (closed.from <= from || closed.from < until));
+        met.map(|closed| closed.host).collect()
+    }
+
+    pub(super) fn closed_at(&self, at: Millis) -> BTreeSet<HostIndex> {
+        self.closed_within(at, at)
     }
 }
 

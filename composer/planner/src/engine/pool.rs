@@ -5,6 +5,7 @@ use super::{ClassIndex, SwitchIndex};
 use crate::fill::fill;
 use crate::room::{Freshness, HostLayout, Layout, Preference, Room, Shelf};
 use poolwright_model::units::Bytes;
+use poolwright_sizing::need::Need;
 use std::sync::Arc;
 
 /// GPUs that are alike.
@@ -31,6 +32,8 @@ enum Kind {
     Composable { spread: u32 },
     /// A job wider than any server takes whole empty servers, of `each` GPUs.
     Fixed { each: u32 },
+    /// As a manager sees it: a job's class is the number of its need, and says where it may run.
+    Observed { gpus: u32 },
 }
 
 /// Hosts and GPUs, with nothing at work.
@@ -45,6 +48,8 @@ pub struct Pool {
     shelves: Vec<Vec<usize>>,
     class_of: Vec<ClassIndex>,
     widest_host: Vec<u32>,
+    /// Of an observed pool.
+    needs: Vec<Need>,
 }
 
 impl Pool {
@@ -89,6 +94,21 @@ impl Pool {
     #[must_use]
     pub fn linked(self, hosts: &[SwitchIndex], switches: &[Switch]) -> Self {
         Self::new(self.classes, &self.slots, self.kind, hosts, switches)
+    }
+
+    /// A pool with the capacity that is free now. `gpus`: all that are there, free or not.
+    pub(super) fn observed(room: Room, gpus: u32, needs: Vec<Need>) -> Self {
+        let slots = (0..room.hosts()).map(|host| u32::try_from(room.host(host).slots).unwrap_or(u32::MAX));
+        Self {
+            classes: Vec::new(),
+            slots: slots.collect(),
+            kind: Kind::Observed { gpus },
+            shelves: Vec::new(),
+            class_of: Vec::new(),
+            widest_host: Vec::new(),
+            needs,
+            room,
+        }
     }
 
     fn new(
@@ -173,6 +193,7 @@ impl Pool {
             room,
             shelves,
             class_of,
+            needs: Vec::new(),
         };
         pool.widest_host = (0..pool.classes.len())
             .map(|class| pool.most_on_one_host(class))
@@ -197,6 +218,22 @@ impl Pool {
         &self.slots
     }
 
+    /// All GPUs.
+    pub(super) fn gpus(&self) -> u32 {
+        match self.kind {
+            Kind::Observed { gpus } => gpus,
+            _ => self.classes.iter().map(|class| class.gpus).sum(),
+        }
+    }
+
+    pub(super) fn is_observed(&self) -> bool {
+        matches!(self.kind, Kind::Observed { .. })
+    }
+
+    pub(super) fn need(&self, class: ClassIndex) -> Option<&Need> {
+        self.needs.get(class)
+    }
+
     #[must_use]
     pub fn is_fixed(&self) -> bool {
         matches!(self.kind, Kind::Fixed { .. })
@@ -218,7 +255,7 @@ impl Pool {
     }
 
     pub(super) fn class_of(&self, shelf: usize) -> ClassIndex {
-        self.class_of[shelf]
+        self.class_of.get(shelf).copied().unwrap_or_default()
     }
 
     /// The most GPUs of a class that one host could have: a job up to that width sits on one host.
@@ -229,13 +266,14 @@ impl Pool {
     /// How many GPUs a job of that width takes, and in groups of how many to a host.
     pub(super) fn whole(&self, class: ClassIndex, gpus: u32) -> (u32, u32) {
         match self.kind {
-            _ if gpus <= self.widest_host(class) => (gpus, gpus),
+            Kind::Composable { .. } | Kind::Fixed { .. } if gpus <= self.widest_host(class) => (gpus, gpus),
             Kind::Composable { spread } => {
                 let group = (1..=spread.min(gpus))
                     .rev()
                     .find(|group| gpus.is_multiple_of(*group));
                 (gpus, group.unwrap_or(1))
             }
+            Kind::Observed { .. } => (gpus, 1),
             Kind::Fixed { each } => (gpus.div_ceil(each).saturating_mul(each), each),
         }
     }

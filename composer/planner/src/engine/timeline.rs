@@ -3,10 +3,10 @@
 //! A job may be counted on to return its GPUs only at its limit, never at its expected end. So a window is served though
 //! every other job runs for as long as it may.
 
-use super::plan::{Plan, Promised, WindowKey};
+use super::plan::{ClosedHost, Plan, Promised, Standing, WindowKey};
 use super::{JobId, Millis};
 use crate::room::{Room, Taken};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The begin of windows, and the capacity beside them and all jobs that may still run then.
 #[derive(Clone, Debug)]
@@ -21,12 +21,30 @@ pub(super) struct Timeline {
     pub moments: Vec<Moment>,
 }
 
+/// GPUs and slots chosen for windows.
+#[derive(Default)]
+pub(super) struct Chosen {
+    /// Each with whether a job may still run on them when it is to begin.
+    pub claims: BTreeMap<WindowKey, (Vec<Taken>, bool)>,
+    pub moments: Vec<Moment>,
+}
+
 /// The begin or the end of a window, with the GPUs and slots chosen for it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Edge<'w> {
     pub at: Millis,
     pub begins: bool,
     pub taken: &'w [Taken],
+}
+
+/// Changes of capacity that windows and closed hosts bring.
+#[derive(Clone, Default)]
+pub(super) struct Edges<'w> {
+    /// In order of time.
+    pub list: Vec<Edge<'w>>,
+    /// Late windows: from when until when, and what they take as soon as it is free.
+    pub late: Vec<(Millis, Millis, &'w [Taken])>,
+    pub closures: &'w [ClosedHost],
 }
 
 impl Timeline {
@@ -108,15 +126,37 @@ impl Plan {
         room
     }
 
-    /// Chooses GPUs and slots for all windows in order of their begin. For one that may be late: all that it will need once
-    /// every job has ended, so that nothing else takes the free part.
+    /// Chooses GPUs and slots for all windows anew.
     pub(super) fn choose_anew(&mut self, now: Millis) {
-        let mut moments: Vec<Moment> = Vec::new();
+        let Chosen { claims, moments } = self.chosen(now, Millis::MAX, &BTreeSet::new(), |_| true);
+        for (key, (claim, is_late)) in claims {
+            if let Some(window) = self.windows.get_mut(&key) {
+                (window.claim, window.is_late) = (claim, is_late);
+            }
+        }
+        self.timeline = Timeline { moments };
+    }
+
+    /// Chooses GPUs and slots for the windows that begin until a moment, in order of their begin, but for those that do
+    /// not bind a job. These jobs are stopped in time.
+    pub(super) fn chosen(
+        &self,
+        now: Millis,
+        until: Millis,
+        stopped: &BTreeSet<JobId>,
+        binds: impl Fn(&Promised) -> bool,
+    ) -> Chosen {
+        let mut chosen = Chosen::default();
         let mut room = self.room.clone();
-        let mut limits = self.limits.iter().peekable();
+        for running in stopped.iter().filter_map(|job| self.running.get(job)) {
+            room.put_back(&running.taken);
+        }
+        let limits = self.limits.iter().filter(|(_, job)| !stopped.contains(job));
+        let mut limits = limits.peekable();
         let mut open: BTreeMap<(Millis, JobId), Vec<Taken>> = BTreeMap::new();
-        for (key, window) in &mut self.windows {
-            let at = key.0.max(now);
+        let mut late: Vec<(Millis, Vec<Taken>)> = Vec::new();
+        let mut windows = self.windows.iter().peekable();
+        for at in self.moments_until(now, until) {
             while let Some((_, job)) = limits.next_if(|(limit, _)| *limit <= at) {
                 let ended = self.running.get(job).map(|running| running.taken.as_slice());
                 room.put_back(ended.unwrap_or_default());
@@ -124,52 +164,100 @@ impl Plan {
             while let Some(over) = open.first_entry().filter(|over| over.key().0 <= at) {
                 room.put_back(&over.remove());
             }
-            let shape = &self.shapes[window.shape];
-            let in_time = shape.take(&mut room);
-            window.is_late = in_time.is_none();
-            window.claim = in_time.unwrap_or_else(|| {
-                let mut later = room.clone();
-                let running = self.running.values().filter(|running| running.limit > at);
-                running.for_each(|running| later.put_back(&running.taken));
-                let claim = shape.take(&mut later).unwrap_or_default();
-                room.seize(&claim);
-                claim
-            });
-            if !window.is_late {
-                open.insert((window.until.max(at), key.1), window.claim.clone());
+            late.retain(|(until, _)| *until > at);
+            room.close(self.closed_at(at));
+            let mut free = room.clone();
+            late.iter().for_each(|(_, claim)| free.seize(claim));
+            while let Some((key, window)) = windows.next_if(|(key, _)| key.0 <= at) {
+                if !binds(window) {
+                    continue;
+                }
+                let in_time = self.shapes[window.shape].take(&mut free);
+                let is_late = in_time.is_none();
+                let claim = in_time.unwrap_or_else(|| {
+                    let claims = late.iter().map(|(_, claim)| claim.as_slice());
+                    self.late_claim(window, (&room, &mut free), claims, (at, stopped))
+                });
+                match is_late {
+                    true => late.push((self.late_end(window), claim.clone())),
+                    false => {
+                        room.seize(&claim);
+                        open.insert((window.until.max(at), key.1), claim.clone());
+                    }
+                }
+                chosen.claims.insert(*key, (claim, is_late));
             }
-            match moments.last_mut().filter(|moment| moment.at == at) {
-                Some(moment) => moment.room = room.clone(),
-                None => moments.push(Moment {
-                    at,
-                    room: room.clone(),
-                }),
-            }
+            chosen.moments.push(Moment { at, room: free });
         }
-        self.timeline = Timeline { moments };
+        chosen
     }
 
-    /// The windows that have not begun, for forecasts; how long a late one lasts is open.
-    pub(super) fn edges(&self, now: Millis) -> Vec<Edge<'_>> {
-        let mut edges = Vec::with_capacity(2 * self.windows.len());
-        for (key, window) in &self.windows {
+    /// The moments at which windows begin and hosts close, until a moment.
+    fn moments_until(&self, now: Millis, until: Millis) -> BTreeSet<Millis> {
+        let windows = self.windows.keys().map(|key| key.0.max(now));
+        let closures = self.closures.iter().map(|closed| closed.from);
+        let closures = closures.filter(|from| *from > now);
+        windows.chain(closures).filter(|at| *at <= until).collect()
+    }
+
+    /// All that a late window will need once the jobs have ended that are expected to end before it does, so that nothing
+    /// else takes the free part.
+    fn late_claim<'c>(
+        &self,
+        window: &Promised,
+        (room, free): (&Room, &mut Room),
+        others: impl Iterator<Item = &'c [Taken]>,
+        (at, stopped): (Millis, &BTreeSet<JobId>),
+    ) -> Vec<Taken> {
+        let mut later = room.clone();
+        let remaining = self.running.iter().filter(|(job, running)| {
+            let ends = running.limit > at && running.expected_end < self.late_end(window);
+            ends && !stopped.contains(job)
+        });
+        remaining.for_each(|(_, running)| later.put_back(&running.taken));
+        others.for_each(|claim| later.seize(claim));
+        let shape = &self.shapes[window.shape];
+        match shape.take(&mut later) {
+            Some(claim) => {
+                free.seize(&claim);
+                claim
+            }
+            None if self.has_in_hand || window.standing == Standing::Waiting => shape.take_some(free),
+            None => Vec::new(),
+        }
+    }
+
+    /// Until when a late window holds what it has got: the manager serves none after its end.
+    fn late_end(&self, window: &Promised) -> Millis {
+        match self.pool.is_observed() {
+            true => window.until,
+            false => Millis::MAX,
+        }
+    }
+
+    /// The windows that have not begun, for forecasts, but for those that do not bind a job.
+    pub(super) fn edges(&self, now: Millis, binds: impl Fn(&Promised) -> bool) -> Edges<'_> {
+        let mut edges = Edges::default();
+        for (key, window) in self.windows.iter().filter(|(_, window)| binds(window)) {
             let at = key.0.max(now);
             let taken = window.claim.as_slice();
-            edges.push(Edge {
+            if window.is_late {
+                edges.late.push((at, self.late_end(window), taken));
+                continue;
+            }
+            edges.list.push(Edge {
                 at,
                 begins: true,
                 taken,
             });
-            if !window.is_late {
-                let at = window.until.max(at);
-                edges.push(Edge {
-                    at,
-                    begins: false,
-                    taken,
-                });
-            }
+            edges.list.push(Edge {
+                at: window.until.max(at),
+                begins: false,
+                taken,
+            });
         }
-        edges.sort_by_key(|edge| edge.at);
+        edges.list.sort_by_key(|edge| edge.at);
+        edges.closures = &self.closures;
         edges
     }
 }

@@ -1,7 +1,8 @@
 //! The engine by itself: turns, reservations, classes, places and shares.
 
 use poolwright_planner::engine::{
-    ANY_LARGER, Backfill, Class, Event, Job, Order, Plan, Pool, Preference, Rules, Start, Window, replan,
+    ANY_LARGER, Backfill, Class, Event, Job, Order, Plan, Pool, Preference, Rules, Start, Urgency, Window,
+    replan,
 };
 
 const SECOND: u64 = 1000;
@@ -38,6 +39,8 @@ fn job(id: u32, submitted_s: u64, gpus: u32, expected_s: u64) -> Job {
         submitted: submitted_s * SECOND,
         expected: expected_s * SECOND,
         limit: None,
+        urgency: Urgency::default(),
+        avoids_closing_hosts: false,
     }
 }
 

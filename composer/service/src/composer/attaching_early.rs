@@ -20,7 +20,7 @@ use poolwright_model::id::{CompositionId, ControlEndpointId, DemandId, Operation
 use poolwright_model::step::Verb;
 use poolwright_model::topology::Gpu;
 use poolwright_model::units::Bytes;
-use poolwright_planner::queue::width;
+use poolwright_planner::promise::width;
 use poolwright_planner::{Composition, Demand, Plan};
 use poolwright_sizing::need::GpuSet;
 use poolwright_store::{Batch, Stored, read};

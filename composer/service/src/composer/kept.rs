@@ -19,7 +19,7 @@ use crate::wants::Shape;
 use jiff::{SignedDuration, Timestamp};
 use poolwright_executor::{Claim, CompositionRecord, OperationKind};
 use poolwright_model::id::{CompositionId, DemandId, TenantId};
-use poolwright_planner::queue::width;
+use poolwright_planner::promise::width;
 use poolwright_planner::{Composition, Demand, Kept, Plan, direct, kept};
 use poolwright_sizing::need::Need;
 use poolwright_store::{Batch, StoreError, Stored, read};

@@ -10,7 +10,7 @@ use crate::schedule::Calendar;
 use jiff::{SignedDuration, Timestamp};
 use poolwright_model::id::DemandId;
 use poolwright_planner::forecast;
-use poolwright_planner::queue::width;
+use poolwright_planner::promise::width;
 use poolwright_store::read_all;
 use std::collections::BTreeMap;
 

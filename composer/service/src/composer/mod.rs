@@ -181,6 +181,7 @@ use crate::hooks::{Hooks, NoHooks};
 use crate::ids::Ids;
 use crate::keep::Keep;
 use crate::leases::{Leases, Sharing};
+use crate::run_times::RunTimes;
 use crate::runner::Trouble;
 use crate::sealed::Keys;
 use crate::sessions::Sessions;
@@ -331,6 +332,8 @@ pub struct Parts {
     pub(crate) queue_changed: Notify,
     /// Why jobs could not be begun when they were tried last, beside what the queue says.
     held_up: Mutex<BTreeMap<DemandId, String>>,
+    /// Run times of finished jobs, and when they were read.
+    learned: tokio::sync::Mutex<Option<(Timestamp, Arc<RunTimes>)>>,
     /// What keeps the pool from following the calendar just now.
     trouble: Mutex<Option<Trouble>>,
     /// Since when it is known of a request that may come late, by its id.
@@ -423,6 +426,7 @@ impl Composer {
             lends_changed: Notify::new(),
             queue_changed: Notify::new(),
             held_up: Mutex::default(),
+            learned: tokio::sync::Mutex::default(),
             trouble: Mutex::default(),
             late_since: Mutex::default(),
             turned_away: Mutex::default(),

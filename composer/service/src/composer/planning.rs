@@ -13,6 +13,7 @@ use poolwright_inventory::Snapshot;
 use poolwright_model::composable::{Composability, WhyNotKind};
 use poolwright_model::id::{CompositionId, ControlEndpointId, DemandId, GpuId, HostId, PlanId, UnitId};
 use poolwright_model::topology::{Gpu, Host};
+use poolwright_planner::engine::observed::Chosen;
 use poolwright_planner::settled::settle;
 use poolwright_planner::{
     Composition, Cordoned, Demand, Plan, PlanInput, Promises, Reserved, Uplinks, World, as_observed,
@@ -163,6 +164,17 @@ impl Basis {
     /// Gives away none of these.
     pub fn spare(&mut self, gpus: &BTreeSet<GpuId>) {
         self.cordoned.gpus.extend(gpus.iter().cloned());
+    }
+
+    /// Gives away these, to these hosts, and nothing else.
+    pub fn only(&mut self, chosen: &Chosen) {
+        let topology = &self.snapshot.topology;
+        let gpus = topology.gpus.iter().map(|gpu| &gpu.id);
+        let others = gpus.filter(|gpu| !chosen.gpus.contains(*gpu));
+        self.cordoned.gpus.extend(others.cloned());
+        let hosts = topology.hosts.iter().map(|host| &host.id);
+        let others = hosts.filter(|host| !chosen.hosts.contains(*host));
+        self.cordoned.hosts.extend(others.cloned());
     }
 
     /// Gives nothing to these hosts. What they have stays.

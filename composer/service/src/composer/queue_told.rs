@@ -5,10 +5,11 @@ use super::asking::Check;
 use super::queued::{Queue, QueuedJob};
 use crate::demand::DemandRecord;
 use crate::error::ServiceError;
-use crate::job::Job;
+use crate::job::{Job, JobSpec};
 use jiff::Timestamp;
 use poolwright_model::id::DemandId;
-use poolwright_planner::queue::{self, Cut, Place, Verdict, width};
+use poolwright_planner::engine::observed::{self, Cut, Place, Verdict};
+use poolwright_planner::promise::width;
 
 /// What is known of when a job begins.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -23,24 +24,28 @@ pub(super) enum Begins {
 }
 
 /// Why it waits, for people.
-fn tell(because: &queue::Because, job: &Job) -> String {
+fn tell(because: &observed::Because, job: &Job, spec: &JobSpec) -> String {
     match because {
-        queue::Because::NoRoom(unplaced) => unplaced.shortfall(),
-        queue::Because::Behind { job, at } => {
-            format!("it would delay job {job}, for which a place is kept at {at}")
+        observed::Because::NoRoom(unplaced) => unplaced.shortfall(),
+        observed::Because::Behind { job, at } => {
+            format!("it would delay job {job}, for which a place is reserved at {at}")
         }
-        queue::Because::Calendar { label, at } => {
-            format!("it is not expected to be over when its GPUs are wanted for {label}, at {at}")
+        observed::Because::Wanted { label, at } => {
+            let is_unlimited = spec.at_most.is_none() && !spec.makes_way();
+            let help = match is_unlimited {
+                true => "; it has no time limit: give it one (--at-most), or let it be stopped (--may-stop)",
+                false => "",
+            };
+            format!("it may still run when its GPUs are wanted for {label}, at {at}{help}")
         }
-        queue::Because::Share { holds, most } => {
+        observed::Because::Share { holds, most } => {
             format!("its tenant holds {holds} GPUs, and may hold {most} at most")
         }
-        queue::Because::NotBefore(at) => {
+        observed::Because::NotBefore(at) => {
             let why = job.failure.as_deref().unwrap_or("a try failed");
             format!("{why}; tried again at {at}")
         }
-        queue::Because::InMotion => "GPUs are being attached or detached for others just now".to_owned(),
-        queue::Because::Many => "many are before it".to_owned(),
+        observed::Because::InMotion => "GPUs are being attached or detached for others just now".to_owned(),
     }
 }
 
@@ -53,18 +58,23 @@ impl Composer {
         begins: Begins,
     ) -> QueuedJob {
         let held_up = self.held_up(&place.demand);
-        let starts = matches!(place.verdict, Verdict::Starts { .. });
-        let (because, kept, kept_back) = match place.verdict {
-            Verdict::Starts { .. } if begins == Begins::Paused => (
+        let starts = matches!(place.verdict, Verdict::Starts(_));
+        let (because, reserved, kept_back) = match place.verdict {
+            Verdict::Starts(_) if begins == Begins::Paused => (
                 "it could begin, and what runs by itself is paused".to_owned(),
                 None,
                 false,
             ),
-            Verdict::Starts { .. } if held_up.is_some() => ("it has room".to_owned(), None, true),
-            Verdict::Starts { .. } => ("it is about to begin".to_owned(), None, false),
-            Verdict::Waits { because, kept } => {
-                let kept_back = matches!(because, queue::Because::NotBefore(_));
-                (tell(&because, job), kept, kept_back || held_up.is_some())
+            Verdict::Starts(_) if held_up.is_some() => ("it has room".to_owned(), None, true),
+            Verdict::Starts(_) => ("it is about to begin".to_owned(), None, false),
+            Verdict::Waits { because, reserved } => {
+                let kept_back = matches!(because, observed::Because::NotBefore(_));
+                let spec = record.spec.queue.clone().unwrap_or_default();
+                (
+                    tell(&because, job, &spec),
+                    reserved,
+                    kept_back || held_up.is_some(),
+                )
             }
         };
         let (begins, unknown) = match begins {
@@ -101,7 +111,7 @@ impl Composer {
             because: format!("{because}{unknown}{}", tried.unwrap_or_default()),
             held_up: kept_back,
             begins,
-            kept: kept.map(|(_, gpus)| gpus).unwrap_or_default(),
+            kept: reserved.map(|reserved| reserved.gpus).unwrap_or_default(),
         }
     }
 

@@ -15,15 +15,19 @@ use poolwright_executor::OperationState;
 use poolwright_model::composable::WhyNotKind;
 use poolwright_model::id::{DemandId, GpuId, TenantId};
 use poolwright_planner::engine::Found;
-use poolwright_planner::queue::{self, Ahead, Expected, Outlook, WaitingJob, width};
+use poolwright_planner::engine::observed::{self, Ahead, Expected, MayStop, Observed, Outlook, WaitingJob};
+use poolwright_planner::promise::width;
 use poolwright_planner::{Composition, Demand, PlanInput, Reserved, World};
 use poolwright_store::{read, read_all};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 /// Edges of calendars that are looked ahead to, and how far.
 const MOST_EDGES: usize = 48;
 const FARTHEST: SignedDuration = SignedDuration::from_hours(31 * 24);
+/// For so long nothing new is learned from finished jobs.
+const LEARNED_FOR: SignedDuration = SignedDuration::from_mins(1);
 
 /// The queue, as it is told.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -98,9 +102,11 @@ pub(super) struct Line {
     ahead_until: Option<Timestamp>,
     calendars: BTreeSet<DemandId>,
     in_motion: bool,
-    /// How long releases of jobs take that are to be stopped.
+    /// How long it takes until the GPUs of each job are returned.
     returns: BTreeMap<DemandId, SignedDuration>,
     reservations: Vec<(Timestamp, Reserved)>,
+    slip: SignedDuration,
+    suspects: BTreeSet<GpuId>,
     /// What waits now.
     found: Found,
 }
@@ -141,48 +147,56 @@ impl Line {
 
     /// What starts now and why the others don't, and when these will, if anything begins.
     fn foreseen(&self, any_begins: bool) -> (Outlook, Expected) {
-        let of_jobs = self.of_jobs();
-        let outlook = of_jobs.outlook();
-        let mut begins = of_jobs.begins(&outlook);
-        while any_begins && begins.look_on() {}
-        (outlook, begins.told())
+        let observed = self.observed();
+        match any_begins {
+            true => observed.expected(),
+            false => (observed.outlook(), Expected::default()),
+        }
     }
 
-    /// As the planner's queue is told it.
-    pub fn of_jobs(&self) -> queue::Line<'_> {
-        // One that is wanted out of the way before its ladder could end is as one that does not make way.
-        let has_time = |spec: &JobSpec| {
-            let ends = self.now.saturating_add(spec.ladder().length());
-            let ends = ends.unwrap_or(Timestamp::MAX);
-            let mut ahead = self.ahead.iter();
-            ahead.all(|ahead| ahead.at <= self.now || ends <= ahead.at)
-        };
+    /// As the planning engine is told it.
+    pub fn observed(&self) -> Observed<'_> {
+        let returns = |id: &DemandId| self.returns.get(id).copied().unwrap_or_default();
+        let stops = |spec: &JobSpec| spec.makes_way().then(|| spec.ladder().length());
         let waits = |record: &DemandRecord| {
             let job = record.job.as_ref()?;
             let spec = record.spec.queue.clone().unwrap_or_default();
+            // It is attached first, which takes as long as a return at most.
+            let ends = spec
+                .at_most
+                .map(|most| most.saturating_add(returns(&record.spec.id) * 2));
             (job.waits() && record.pending.is_none()).then(|| WaitingJob {
                 demand: record.demand.clone(),
                 turn: asked(record).map_or(job.turn, |asked| asked.turn(self.found)),
                 expected: job.expected(),
-                may_stop: spec.makes_way() && has_time(&spec),
+                limit: ends.into_iter().chain(stops(&spec)).min(),
+                ends_within: ends,
                 preempts: spec.preempts,
                 not_before: job.not_before,
+                starts_by: job.starts_by,
             })
         };
         let runs = |record: &DemandRecord| {
             let job = record.job.as_ref()?;
             let spec = record.spec.queue.clone().unwrap_or_default();
-            Some(queue::RunningJob {
+            let may_stop = stops(&spec).filter(|_| job.stopping.is_none() && job.ended.is_none());
+            let longer = if record.pending.is_some() { 2 } else { 1 };
+            let returned = |limit: Timestamp| limit.saturating_add(returns(&record.spec.id) * longer).ok();
+            Some(observed::RunningJob {
                 demand: record.spec.id.clone(),
                 ends: job.ends(&spec, self.now)?,
-                may_stop: spec.makes_way() && job.stopping.is_none() && job.ended.is_none(),
+                limit: job.limit(&spec).and_then(returned),
+                stops: may_stop.map(|within| MayStop {
+                    within,
+                    checkpoints: spec.checkpoint.is_some(),
+                }),
                 is_leaving: matches!(record.pending, Some(Pending::Releasing(_))) || job.is_leaving(),
                 tenant: record.spec.tenant.clone(),
                 priority: record.spec.priority,
                 began: job.begun?,
             })
         };
-        queue::Line {
+        Observed {
             world: self.basis.world(),
             now: self.now,
             waiting: self.jobs.iter().filter_map(waits).collect(),
@@ -191,8 +205,10 @@ impl Line {
             ahead_until: self.ahead_until,
             calendars: self.calendars.clone(),
             fair_share: FAIR_SHARE_H,
+            slip: self.slip,
             in_motion: self.in_motion,
             reservations: self.reservations.clone(),
+            suspects: self.suspects.clone(),
             closures: self.basis.maintenance.closures.clone(),
         }
     }
@@ -338,13 +354,12 @@ impl Composer {
         let Some(queue) = &spec.queue else { return Ok(None) };
         self.could_be_held(demand).await?;
         let gpus = width(demand);
+        let runs = self.run_times().await?;
         let expected = match queue.runs_for {
-            Some(said) => *said,
-            None => {
-                let expected = self.run_times().await?.expected(&demand.tenant, gpus);
-                queue.at_most.map_or(expected, |most| expected.min(*most))
-            }
+            Some(said) => runs.corrected(&demand.tenant, *said),
+            None => runs.expected(&demand.tenant, gpus),
         };
+        let expected = queue.at_most.map_or(expected, |most| expected.min(*most));
         let asked = Asked {
             at: self.clock.now(),
             gpus,
@@ -358,9 +373,20 @@ impl Composer {
         Ok(Some(Job::new(asked, found)))
     }
 
-    pub(super) async fn run_times(&self) -> Result<RunTimes, ServiceError> {
+    /// What finished jobs tell; read again after a minute, for there may be many.
+    pub(super) async fn run_times(&self) -> Result<Arc<RunTimes>, ServiceError> {
+        let now = self.clock.now();
+        let mut learned = self.learned.lock().await;
+        let known = learned
+            .as_ref()
+            .filter(|(at, _)| now.duration_since(*at).abs() < LEARNED_FOR);
+        if let Some((_, known)) = known {
+            return Ok(known.clone());
+        }
         let runs = read_all::<JobRun>(self.store.as_ref()).await?;
-        Ok(RunTimes::of(runs.into_iter().map(|found| found.value).collect()))
+        let runs = RunTimes::of(runs.into_iter().map(|found| found.value).collect());
+        let (_, known) = learned.insert((now, Arc::new(runs)));
+        Ok(known.clone())
     }
 
     /// What jobs that wait are to a pool like this.
@@ -437,13 +463,24 @@ impl Composer {
         jobs.retain(|record| record.job.is_some());
         let found = self.found(jobs.iter().filter_map(asked)).await?;
         let reservations = self.reserved_until().await?;
-        let stop = |record: &&DemandRecord| record.job.as_ref().is_some_and(|job| job.stopping.is_some());
-        let stopping: Vec<&DemandId> = jobs.iter().filter(stop).map(|record| &record.spec.id).collect();
+        // Nothing else rests on how long returns take.
+        let any_begins = !(ahead.is_empty() && basis.maintenance.closures.is_empty());
+        let is_limited = |record: &&DemandRecord| {
+            let (Some(job), Some(spec)) = (&record.job, &record.spec.queue) else {
+                return false;
+            };
+            job.stopping.is_some() || (spec.at_most.is_some() && any_begins)
+        };
+        let limited: Vec<&DemandRecord> = jobs.iter().filter(is_limited).collect();
         let mut returns = BTreeMap::new();
-        if !stopping.is_empty() {
+        if !limited.is_empty() {
             let measured = self.measured().await?;
-            let of = |id: &DemandId| (id.clone(), measured.of([id]).early());
-            returns.extend(stopping.into_iter().map(of));
+            let of_any = measured.of([]).early();
+            returns.extend(limited.into_iter().map(|record| {
+                let id = &record.spec.id;
+                let waits = record.job.as_ref().is_some_and(Job::waits);
+                (id.clone(), if waits { of_any } else { measured.of([id]).early() })
+            }));
         }
         let mut in_motion = false;
         for pending in jobs.iter().filter_map(|record| record.pending.as_ref()) {
@@ -465,6 +502,8 @@ impl Composer {
             in_motion,
             returns,
             reservations,
+            slip: self.kept_limits().await?.slip(),
+            suspects: self.books.pages().suspects.keys().cloned().collect(),
             found,
         })
     }

@@ -11,13 +11,13 @@ use super::queued::Line;
 use super::requests::Request;
 use super::{Composer, keeping::DemandOf};
 use crate::demand::{DemandRecord, Pending};
-use crate::error::ServiceError;
+use crate::error::{ErrorCode, ServiceError};
 use crate::job::{Because, Ended, Job, JobRun};
 use jiff::{SignedDuration, Timestamp};
 use poolwright_executor::{OperationKind, Paused};
-use poolwright_model::id::{DemandId, GpuId};
-use poolwright_planner::queue::Verdict;
-use poolwright_planner::{Composition, Demand, direct};
+use poolwright_model::id::DemandId;
+use poolwright_planner::engine::observed::{Chosen, Outlook, Reservation, Verdict};
+use poolwright_planner::{Composition, direct};
 use poolwright_store::{Batch, Stored, Versioned, read, read_all};
 use std::collections::BTreeSet;
 use std::sync::PoisonError;
@@ -97,18 +97,45 @@ impl Composer {
             }
         }
         let line = self.line().await?;
-        let outlook = line.of_jobs().outlook();
-        for stop in &outlook.stops {
+        let Outlook { places, stops } = line.observed().outlook();
+        for stop in &stops {
             self.announce_stop(stop).await?;
         }
-        for place in outlook.places {
-            if let Verdict::Starts { spare } = place.verdict
-                && let Err(error) = self.begin_job(&place.demand, &spare).await
-            {
-                self.is_held_up(&place.demand, &error);
+        for place in places {
+            match place.verdict {
+                Verdict::Starts(chosen) => {
+                    if let Err(error) = self.begin_job(&place.demand, &chosen).await {
+                        self.is_held_up(&place.demand, &error);
+                    }
+                }
+                Verdict::Waits { reserved, .. } => {
+                    if let Some(Reservation { starts_by, .. }) = reserved
+                        && let Err(error) = self.note_reservation(&place.demand, starts_by).await
+                    {
+                        tracing::debug!(job = %place.demand, %error, "its reservation is noted at the next look");
+                    }
+                }
             }
         }
         Ok((true, line.due()))
+    }
+
+    /// Writes down when a job starts at the latest, once a place is reserved for it.
+    async fn note_reservation(&self, id: &DemandId, starts_by: Timestamp) -> Result<(), ServiceError> {
+        let is_known = |job: &Job| !job.waits() || job.starts_by.is_some();
+        let read = read::<DemandRecord>(self.store.as_ref(), id.as_str()).await?;
+        if read.is_none_or(|found| found.value.job.as_ref().is_none_or(is_known)) {
+            return Ok(());
+        }
+        let _turn = self.turn.lock().await;
+        if let Some((mut found, mut job)) = self.settled_job(id).await?
+            && !is_known(&job)
+        {
+            job.starts_by = Some(starts_by);
+            found.value.job = Some(job);
+            self.store.commit(hung(&found)?).await?;
+        }
+        Ok(())
     }
 
     /// Why no job begins by itself just now, if none does.
@@ -209,6 +236,7 @@ impl Composer {
             begun,
             ended: at,
             because,
+            said_s: spec.runs_for.and_then(|said| u64::try_from(said.as_secs()).ok()),
             expected_s: job
                 .planned(&spec)
                 .and_then(|ends| u64::try_from(ends.duration_since(begun).as_secs()).ok()),
@@ -304,15 +332,15 @@ impl Composer {
         Ok(job.map(|job| (found, job)))
     }
 
-    /// Gives a job its GPUs, on none of these, if it can have them all.
-    async fn begin_job(&self, id: &DemandId, spare: &BTreeSet<GpuId>) -> Result<(), ServiceError> {
-        match self.begin_job_now(id, spare).await {
-            Err(refused) if self.looked_again(&refused).await => self.begin_job_now(id, spare).await,
+    /// Gives a job its GPUs, these, if it can have them all.
+    async fn begin_job(&self, id: &DemandId, chosen: &Chosen) -> Result<(), ServiceError> {
+        match self.begin_job_now(id, chosen).await {
+            Err(refused) if self.looked_again(&refused).await => self.begin_job_now(id, chosen).await,
             done => done,
         }
     }
 
-    async fn begin_job_now(&self, id: &DemandId, spare: &BTreeSet<GpuId>) -> Result<(), ServiceError> {
+    async fn begin_job_now(&self, id: &DemandId, chosen: &Chosen) -> Result<(), ServiceError> {
         let how = How::default();
         let _turn = self.turn.lock().await;
         let Some((mut found, mut job)) = self.settled_job(id).await? else {
@@ -330,18 +358,15 @@ impl Composer {
             &how,
         )?;
         let mut basis = self.basis(Wanted::Only(&record.demand)).await?;
-        let jobs = self.jobs_as_read().await?;
-        let is_job = |demand: &Demand| jobs.iter().any(|found| found.value.spec.id == demand.id);
-        // Which of them go first was decided by the order of the queue.
-        basis.promises.waiting.retain(|demand| !is_job(demand));
         self.leave_out_stale(&mut basis);
-        basis.close_until(self.clock.now().checked_add(job.expected()).ok());
-        basis.spare(spare);
+        basis.only(chosen);
+        // What these are guaranteed was left to them when the GPUs were chosen.
+        basis.promises.waiting.clear();
         let taken_up = self.take_up_kept(&mut basis, &record.demand).await?;
         let plan = self.plan_beside_pauses(&basis).await?;
         if let Some(unplaced) = plan.unplaced.iter().find(|unplaced| unplaced.demand == *id) {
-            tracing::debug!(job = %id, "somebody was faster: {}", unplaced.shortfall());
-            return Ok(());
+            let shortfall = unplaced.shortfall();
+            return Err(ServiceError::new(ErrorCode::Unplaced, shortfall));
         }
         job.begun = Some(self.clock.now());
         record.job = Some(job);

@@ -7,7 +7,7 @@ use crate::returns::{Returns, Took};
 use crate::schedule::Schedule;
 use poolwright_executor::{Line, Noted, Operation, StepState};
 use poolwright_model::id::{ControlEndpointId, DemandId, UnitId};
-use poolwright_planner::queue::width;
+use poolwright_planner::promise::width;
 use poolwright_planner::{Composition, Plan};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -13,7 +13,7 @@ use crate::lend::{Asked, Next, Over};
 use crate::stopping::Stopping;
 use jiff::Timestamp;
 use poolwright_model::id::DemandId;
-use poolwright_planner::queue::Stop;
+use poolwright_planner::engine::observed::Stop;
 use poolwright_store::{Batch, StoreError, Stored};
 use std::sync::Arc;
 use std::time::Duration;

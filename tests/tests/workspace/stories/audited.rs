@@ -22,7 +22,7 @@ async fn what_a_schedule_and_the_queue_do_is_in_the_log_with_who_set_it_up() {
     pool.composed(gpus("chat", "h100-pcie-80gb", 12)).await;
     let night = serde_json::from_value(night()).unwrap();
     pool.composer().add_schedule_by(night, "kim").await.unwrap();
-    let job = spec(job("batch", 2, json!({"runs_for": "1h"})));
+    let job = spec(job("batch", 2, json!({"at_most": "1h"})));
     pool.composer().add_demand_by(job, "lee").await.unwrap();
     pool.settles().await;
     let log = pool.by_itself().await;

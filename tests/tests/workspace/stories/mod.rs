@@ -45,6 +45,7 @@ mod partial;
 mod pausing;
 mod phases;
 mod polling;
+mod promised;
 mod pushed;
 mod quarantine;
 mod queueing;

@@ -281,8 +281,9 @@ async fn a_job_that_is_not_over_by_the_evening_does_not_begin_on_what_the_night_
     pool.schedule(night()).await;
     let clockwork = Clockwork::of(&pool);
     // It is noon. The night takes all of them at eight.
-    pool.submit(job("long", 8, hours(12))).await;
-    pool.submit(job("short", 8, hours(2))).await;
+    let at_most = |hours: u32| json!({"at_most": format!("{hours}h")});
+    pool.submit(job("long", 8, at_most(12))).await;
+    pool.submit(job("short", 8, at_most(2))).await;
     pool.settles().await;
     assert_eq!(pool.holders().await, holds(&[("chat", 4), ("short", 8)]));
     let why = pool.why_waits("long").await;

@@ -1,7 +1,8 @@
 //! Hosts that are closed for a time, as for maintenance: no job goes on into it there.
 
 use crate::line::scene::*;
-use poolwright_planner::queue::Because;
+use jiff::SignedDuration;
+use poolwright_planner::engine::observed::Because;
 
 #[test]
 fn a_job_begins_where_it_is_over_before_the_host_closes_or_once_it_is_open() {
@@ -23,6 +24,23 @@ fn a_job_begins_where_it_is_over_before_the_host_closes_or_once_it_is_open() {
         "a place is kept for it from when its host is open again"
     );
     assert_eq!(other.begins(jobs()), ["long 5", "short 0"]);
+}
+
+/// It is stopped for windows, and not where a host closes.
+#[test]
+fn a_job_that_may_be_stopped_does_not_run_into_a_closure() {
+    let scene = Scene::new().closes("h1", 3, Some(5)).closes("h2", 9, None);
+    let patient = |hours: Option<i64>| {
+        let mut job = waits("patient", 2, 1, 0);
+        job.limit = Some(SignedDuration::ZERO);
+        job.ends_within = hours.map(SignedDuration::from_hours);
+        vec![job]
+    };
+    assert_eq!(scene.starts(patient(Some(2))), ["patient"], "it ends before both");
+    assert_eq!(scene.starts(patient(Some(4))), [] as [&str; 0]);
+    assert_eq!(scene.starts(patient(None)), [] as [&str; 0]);
+    let scene = Scene::new().closes("h1", 3, Some(5));
+    assert_eq!(scene.starts(patient(None)), ["patient"], "on the other host");
 }
 
 #[test]

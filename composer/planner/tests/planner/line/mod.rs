@@ -5,8 +5,9 @@ mod preempting;
 mod retained;
 mod scene;
 
-use poolwright_model::id::DemandId;
-use poolwright_planner::queue::{Because, Cut, Share, WaitingJob};
+use jiff::SignedDuration;
+use poolwright_planner::Share;
+use poolwright_planner::engine::observed::{Because, Cut, Verdict, WaitingJob};
 use scene::*;
 use std::collections::BTreeSet;
 
@@ -60,11 +61,11 @@ fn what_calendars_will_want_is_left_to_them() {
     assert_eq!(scene.starts(jobs()), ["short"]);
     let (because, _) = scene.because(jobs(), "long");
     assert!(
-        matches!(&because, Because::Calendar { label, at } if label == "hour 4" && *at == hour(4)),
+        matches!(&because, Because::Wanted { label, at } if label == "hour 4" && *at == hour(4)),
         "{because:?}"
     );
     let mut patient = jobs();
-    patient[0].may_stop = true;
+    patient[0].limit = Some(SignedDuration::ZERO);
     assert_eq!(scene.starts(patient), ["long", "short"]);
     // Half of it is enough for the night: the long one may have the other.
     scene.ahead[1].wanted[0] = demand("night", 4);
@@ -96,6 +97,79 @@ fn of_those_that_may_be_stopped_only_what_must_goes() {
     assert_eq!(stops(&scene), [] as [&str; 0], "there is room");
     scene.ahead[1].wanted[0] = demand("night", 9);
     assert_eq!(stops(&scene), [] as [&str; 0], "it would be in vain");
+}
+
+/// A job that waits for its limit's sake holds no idle GPUs: short ones pass it.
+#[test]
+fn a_job_that_may_run_into_a_window_has_no_place_before_it() {
+    let scene = Scene::new()
+        .runs("a", 4, 3)
+        .wants(0, &[])
+        .wants(4, &[("night", 8)])
+        .wants(12, &[]);
+    let mut scene = scene;
+    scene.ahead[1].wanted[0].need.spannable = true;
+    let mut endless = waits("endless", 4, 1, 0);
+    (endless.limit, endless.ends_within) = (None, None);
+    let jobs = || vec![endless.clone(), waits("short", 4, 2, 1)];
+    assert_eq!(scene.starts(jobs()), ["short"]);
+    let (because, reserved) = scene.because(jobs(), "endless");
+    assert!(
+        matches!(&because, Because::Wanted { at, .. } if *at == hour(4)),
+        "{because:?}"
+    );
+    assert_eq!(reserved, Some(hour(12)));
+}
+
+/// What is wanted to the end of all that is known makes room for no job.
+#[test]
+fn no_place_is_reserved_at_the_end_of_time() {
+    let mut scene = Scene::new().runs("chat", 4, 9).wants(0, &[("chat", 4)]);
+    scene.running.clear();
+    let jobs = || {
+        vec![
+            waits("wide", 5, 1, 0),
+            spanning(waits("next", 8, 1, 1)),
+            waits("job", 4, 1, 2),
+        ]
+    };
+    assert_eq!(scene.starts(jobs()), ["job"]);
+    assert_eq!(scene.never(jobs()), ["next", "wide"]);
+    assert_eq!(scene.because(jobs(), "next").1, None);
+}
+
+/// GPUs for which others stop are not lent to a job that comes after.
+#[test]
+fn a_later_job_does_not_take_what_a_guarantee_gets_by_a_stop() {
+    let share = Share {
+        guaranteed: 4,
+        ..Share::default()
+    };
+    let scene = Scene::new()
+        .runs("busy", 4, 99)
+        .runs("patient", 2, 99)
+        .guarantees("lab", share);
+    let jobs = || vec![of("lab", waits("ours", 4, 1, 0)), waits("theirs", 2, 1, 1)];
+    let outlook = scene.outlook(jobs());
+    let stops: Vec<&str> = outlook.stops.iter().map(|stop| stop.demand.as_str()).collect();
+    assert_eq!((stops, scene.starts(jobs())), (vec!["patient"], vec![]));
+}
+
+/// Of two alternatives the one within what its tenant may hold.
+#[test]
+fn a_job_starts_on_no_more_than_its_tenant_may_hold() {
+    let few = Share {
+        most: Some(3),
+        ..Share::default()
+    };
+    let scene = Scene::new().guarantees("lab", few);
+    let mut job = of("lab", waits("job", 4, 1, 0));
+    let two = demand("two", 2).need.alternatives;
+    job.demand.need.alternatives.extend(two);
+    let Verdict::Starts(chosen) = scene.outlook(vec![job]).places.remove(0).verdict else {
+        panic!("it waits");
+    };
+    assert_eq!(chosen.gpus.len(), 2);
 }
 
 #[test]
@@ -227,20 +301,15 @@ fn where_the_search_was_cut_short_that_is_said_and_not_that_it_never_begins() {
     let cut: Vec<Cut> = expected.cut.into_values().collect();
     assert_eq!(cut, [Cut::Calendars(hour(4))]);
 
-    // So many are before the last that they are not all looked at: every one is of another tenant, and of another width.
-    let long: Vec<WaitingJob> = (0..900)
-        .map(|at| {
-            of(
-                &format!("tenant-{at}"),
-                waits(&format!("job-{at:03}"), 5 + at, 1, at.into()),
-            )
-        })
+    // One at a time, for more moments than one forecast looks at.
+    let long: Vec<WaitingJob> = (0..1_100)
+        .map(|at| spanning(waits(&format!("job-{at:04}"), 8, 1, at)))
         .collect();
     let expected = Scene::new().expected(long);
     let many = expected.cut.values().filter(|cut| **cut == Cut::Many).count();
-    assert!(
-        many > 0 && !expected.never.contains(&DemandId::from_lossy("job-899")),
-        "{many} were cut"
+    assert_eq!(
+        (many, expected.begins.len(), expected.never.len()),
+        (99, 1_001, 0)
     );
 }
 

@@ -1,7 +1,8 @@
 //! Jobs that have others of lower priority make way.
 
 use crate::line::scene::*;
-use poolwright_planner::queue::{Share, WaitingJob};
+use poolwright_planner::Share;
+use poolwright_planner::engine::observed::WaitingJob;
 
 fn of_priority(priority: i32, mut job: WaitingJob) -> WaitingJob {
     job.demand.priority = priority;

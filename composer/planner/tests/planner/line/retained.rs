@@ -2,7 +2,7 @@
 
 use crate::line::scene::*;
 use poolwright_planner::Kept;
-use poolwright_planner::queue::Because;
+use poolwright_planner::engine::observed::{Because, Verdict};
 
 /// Four GPUs that stay attached for the tenant of all jobs that name no other.
 fn four_kept() -> Scene {
@@ -37,22 +37,39 @@ fn what_is_kept_is_not_taken_up_before_somebody_whose_room_is_being_made() {
     assert!(matches!(because, Because::InMotion), "{because:?}");
 }
 
-/// It is a trial like any other.
 #[test]
-fn what_is_kept_is_not_tried_for_more_jobs_than_one_decision_looks_at() {
+fn retained_gpus_serve_a_job_behind_many_that_have_no_room() {
     let scene = four_kept();
-    let none_alike = |n: u32| waits(&format!("job-{n}"), 100 + n, 1, i64::from(n));
-    let jobs = |others: u32| {
-        let before = (0..others).map(none_alike);
-        before.chain([waits("last", 4, 1, 1_000)]).collect()
+    let none_alike = (0..500).map(|n| waits(&format!("job-{n}"), 100 + n, 1, i64::from(n)));
+    let jobs = none_alike.chain([waits("last", 4, 1, 1_000)]);
+    assert_eq!(scene.starts(jobs.collect()), ["last"]);
+}
+
+/// Both hosts have four GPUs for it: those that stay attached for its tenant are taken.
+#[test]
+fn a_job_starts_on_retained_gpus_of_its_tenant() {
+    let scene = four_kept();
+    let Verdict::Starts(chosen) = scene
+        .outlook(vec![waits("job", 4, 1, 0)])
+        .places
+        .remove(0)
+        .verdict
+    else {
+        panic!("it waits");
     };
-    assert_eq!(scene.starts(jobs(20)), ["last"]);
-    let (because, _) = scene.because(jobs(500), "last");
-    assert!(matches!(because, Because::Many), "{because:?}");
-    // Of many that are alike one is tried.
-    let alike = (0..500).map(|n| waits(&format!("job-{n}"), 100, 1, n));
-    assert_eq!(
-        scene.starts(alike.chain([waits("last", 4, 1, 1_000)]).collect()),
-        ["last"]
+    let kept = &scene.rack.held[0];
+    assert_eq!(chosen.hosts, [kept.host.clone()].into());
+    assert_eq!(chosen.gpus, kept.gpus().cloned().collect());
+    let other = scene
+        .outlook(vec![of("two", waits("job", 4, 1, 0))])
+        .places
+        .remove(0)
+        .verdict;
+    let Verdict::Starts(other) = other else {
+        panic!("it waits")
+    };
+    assert!(
+        other.gpus.is_disjoint(&chosen.gpus),
+        "they are another tenant's: {other:?}"
     );
 }

@@ -3,10 +3,10 @@
 use crate::support::Rack;
 use jiff::{SignedDuration, Timestamp};
 use poolwright_model::id::{DemandId, TenantId};
-use poolwright_planner::queue::{
-    Ahead, Because, Expected, Line, Outlook, RunningJob, Share, Verdict, WaitingJob,
+use poolwright_planner::engine::observed::{
+    Ahead, Because, Expected, MayStop, Observed, Outlook, RunningJob, Verdict, WaitingJob,
 };
-use poolwright_planner::{Closure, Composition, Demand, PlanInput, Reserved, World};
+use poolwright_planner::{Closure, Composition, Demand, PlanInput, Reserved, Share, World};
 use poolwright_sizing::need::Need;
 use std::collections::BTreeSet;
 
@@ -24,15 +24,17 @@ pub fn demand(id: &str, gpus: u32) -> Demand {
     }
 }
 
-/// Its turn is its number.
+/// Its turn is its number. It ends when it is expected to, at the latest.
 pub fn waits(id: &str, gpus: u32, hours: i64, turn: i64) -> WaitingJob {
     WaitingJob {
         demand: demand(id, gpus),
         turn: hour(turn),
         expected: SignedDuration::from_hours(hours),
-        may_stop: false,
+        limit: Some(SignedDuration::from_hours(hours)),
+        ends_within: Some(SignedDuration::from_hours(hours)),
         preempts: false,
         not_before: None,
+        starts_by: None,
     }
 }
 
@@ -107,7 +109,11 @@ impl Scene {
         self.running.push(RunningJob {
             demand: demands[0].id.clone(),
             ends: hour(ends),
-            may_stop: id.starts_with("patient"),
+            limit: Some(hour(ends)),
+            stops: id.starts_with("patient").then_some(MayStop {
+                within: SignedDuration::ZERO,
+                checkpoints: false,
+            }),
             is_leaving: id.starts_with("leaving"),
             tenant: demands[0].tenant.clone(),
             priority: 0,
@@ -145,8 +151,8 @@ impl Scene {
         self
     }
 
-    pub fn line(&self, waiting: Vec<WaitingJob>) -> Line<'_> {
-        Line {
+    pub fn observed(&self, waiting: Vec<WaitingJob>) -> Observed<'_> {
+        Observed {
             world: self.world(),
             now: hour(0),
             waiting,
@@ -155,14 +161,16 @@ impl Scene {
             ahead_until: self.ahead_until,
             calendars: self.calendars.clone(),
             fair_share: 2.0,
+            slip: SignedDuration::from_hours(24),
             in_motion: self.in_motion,
             reservations: self.reservations.clone(),
+            suspects: BTreeSet::new(),
             closures: self.closures.clone(),
         }
     }
 
     pub fn outlook(&self, waiting: Vec<WaitingJob>) -> Outlook {
-        self.line(waiting).outlook()
+        self.observed(waiting).outlook()
     }
 
     /// When they are expected to begin, in the order of their names.
@@ -180,10 +188,7 @@ impl Scene {
 
     /// All that is known of when they begin.
     pub fn expected(&self, waiting: Vec<WaitingJob>) -> Expected {
-        let line = self.line(waiting);
-        let mut begins = line.begins(&line.outlook());
-        while begins.look_on() {}
-        begins.told()
+        self.observed(waiting).expected().1
     }
 
     /// A client has reserved this GPU.
@@ -204,7 +209,7 @@ impl Scene {
 
     pub fn starts(&self, waiting: Vec<WaitingJob>) -> Vec<String> {
         let places = self.outlook(waiting).places.into_iter();
-        let starts = places.filter(|place| matches!(place.verdict, Verdict::Starts { .. }));
+        let starts = places.filter(|place| matches!(place.verdict, Verdict::Starts(_)));
         starts.map(|place| place.demand.to_string()).collect()
     }
 
@@ -216,8 +221,8 @@ impl Scene {
             .unwrap()
             .verdict
         {
-            Verdict::Waits { because, kept } => (because, kept.map(|(at, _)| at)),
-            Verdict::Starts { .. } => panic!("{id} starts"),
+            Verdict::Waits { because, reserved } => (because, reserved.map(|reserved| reserved.at)),
+            Verdict::Starts(_) => panic!("{id} starts"),
         }
     }
 }
