@@ -153,6 +153,10 @@ impl Room {
         }
     }
 
+    fn is_closed(&self, host: usize) -> bool {
+        !self.closed.is_empty() && self.closed.contains(&host)
+    }
+
     /// Sets the number of attached idle GPUs of a kind at a host.
     pub fn set_ready(&mut self, host: usize, kind: usize, gpus: u32) {
         let kinds = self.layout.kind_count;
@@ -175,7 +179,7 @@ impl Room {
 
     /// Reduces GPUs, slots and uplinks to those of another room.
     pub fn at_most(&mut self, other: &Self) {
-        if !other.closed.is_subset(&self.closed) {
+        if !other.closed.is_empty() && !other.closed.is_subset(&self.closed) {
             Arc::make_mut(&mut self.closed).extend(other.closed.iter());
         }
         let least = |here: &mut i64, there: &i64| *here = (*here).min(*there);
@@ -199,10 +203,13 @@ impl Room {
     pub fn seize(&mut self, taken: &[Taken]) {
         for taken in taken {
             let stock = self.stock[taken.shelf];
-            let is_there = |freshness: &Freshness| stock[*freshness as usize] > 0;
-            let alike = Freshness::ALL.into_iter().rev().find(is_there);
-            let freshness = Some(taken.freshness).filter(is_there).or(alike);
-            self.stock(taken.shelf, freshness.unwrap_or(taken.freshness), -1);
+            let mut freshness = taken.freshness;
+            if stock[freshness as usize] == 0 {
+                let mut others = Freshness::ALL.into_iter().rev();
+                let alike = others.find(|other| stock[*other as usize] > 0);
+                freshness = alike.unwrap_or(freshness);
+            }
+            self.stock(taken.shelf, freshness, -1);
             self.occupy(taken, 1);
         }
     }
@@ -263,7 +270,7 @@ impl Room {
     pub fn ports(&self, host: usize) -> impl Iterator<Item = Port> {
         let places = self.layout.hosts[host].ports.clone();
         let sites = &self.layout.sites[places.clone()];
-        let is_closed = self.closed.contains(&host);
+        let is_closed = self.is_closed(host);
         let port = move |(site, free): (&usize, &i64)| Port {
             site: *site,
             free: if is_closed { 0 } else { *free },
@@ -275,7 +282,7 @@ impl Room {
         let place = self.layout.hosts[host].ports.start + port;
         Port {
             site: self.layout.sites[place],
-            free: match self.closed.contains(&host) {
+            free: match self.is_closed(host) {
                 true => 0,
                 false => self.free[place],
             },
@@ -284,7 +291,7 @@ impl Room {
 
     /// Free slots of all ports of a host.
     pub fn free(&self, host: usize) -> i64 {
-        if self.closed.contains(&host) {
+        if self.is_closed(host) {
             return 0;
         }
         let ports = &self.free[self.layout.hosts[host].ports.clone()];
@@ -327,7 +334,7 @@ impl Room {
                 .ready
                 .get(host * kinds..(host + 1) * kinds)
                 .unwrap_or_default(),
-            closed: self.closed.contains(&host),
+            closed: self.is_closed(host),
         }
     }
 

@@ -175,8 +175,8 @@ impl Plan {
             return Some(Some(group));
         }
         let is_sure = key.urgency.preempts || self.is_guaranteed(key);
-        let sure = pass.places.iter().filter(|place| place.group.is_none()).count();
-        (is_sure && sure < MOST_SURE).then_some(None)
+        let sure = || pass.places.iter().filter(|place| place.group.is_none()).count();
+        (is_sure && sure() < MOST_SURE).then_some(None)
     }
 
     /// Whether a job of a lane would be within its tenant's guarantee.
