@@ -128,9 +128,23 @@ impl<'r, R: Iterator<Item = &'r Running> + Clone> Forecast<'r, R> {
     /// The earliest later moment at which a job fits that can't start now.
     pub fn reserve(mut self, shape: &Shape, beside: &Beside<'_>) -> Option<Reserved> {
         let (now, mut moments) = (self.at, None);
+        // Nothing but running jobs changes the capacity.
+        let is_plain = beside.reserved.is_empty()
+            && self.edges.list.is_empty()
+            && self.edges.late.is_empty()
+            && self.edges.closures.is_empty();
         loop {
             self.advance()?;
-            if self.at > now
+            if is_plain && self.at > now {
+                if let Some(taken) = shape.take(&mut self.room) {
+                    return Some(Reserved {
+                        at: self.at,
+                        spare: self.room,
+                        taken,
+                        is_strict: false,
+                    });
+                }
+            } else if self.at > now
                 && shape.fits(&mut self.room)
                 && let Some(reserved) = self.place(shape, beside, &mut moments)
             {
