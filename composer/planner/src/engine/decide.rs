@@ -37,7 +37,7 @@ pub(super) struct Place {
     pub reserved: Reserved,
 }
 
-/// Which jobs.
+/// The jobs of a view.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Whose {
     tenant: usize,
@@ -102,7 +102,7 @@ impl Plan {
             let start = self.begin(&decision, taken, now);
             self.starts.extend(start);
             if view > 0 {
-                // It may have taken what was chosen for windows that do not bind it.
+                // Its GPUs may be those of windows that do not bind it.
                 self.choose_anew(now);
             }
             pass.measure(self, now);
@@ -168,7 +168,7 @@ impl Plan {
         }
     }
 
-    /// The group as which the next job of a lane needs a place; nothing: it needs none.
+    /// The group of the next reservation of a lane; nothing: no reservation.
     fn needs_place(&self, key: LaneKey, pass: &Pass) -> Option<Option<ClassIndex>> {
         let group = self.group(key.shape);
         if !pass.filled.contains(&group) {
@@ -199,7 +199,7 @@ impl Plan {
             avoids_closing_hosts: head.lane.avoids_closing_hosts,
         };
         let Some(mut reserved) = forecast.reserve(&self.shapes[head.lane.shape], &beside) else {
-            // With nothing that begins later, limits tell jobs of a shape not apart.
+            // Without windows and closures the limits of jobs do not matter.
             let is_bound = !self.windows.is_empty() || !self.closures.is_empty();
             let limit = if is_bound { limit } else { 0 };
             let of = (pass.view(self, head.lane, now), head.lane.shape);
@@ -364,7 +364,7 @@ impl View {
         }
     }
 
-    /// Leaves the reserved places what they need.
+    /// Subtracts all reservations.
     fn set_aside(&mut self, places: &[Place]) {
         self.beside.clone_from(&self.open);
         for place in places {
@@ -394,7 +394,7 @@ impl View {
         Verdict { beside, before }
     }
 
-    /// How long a job of a shape may run at most, whatever is reserved; `None`: it has no room.
+    /// The longest run time of a job of a shape, without regard to reservations; `None`: no room.
     pub fn longest(&mut self, shape: &Shape, now: Millis) -> Option<Millis> {
         longest(&mut self.open, shape, &self.times, now)
     }

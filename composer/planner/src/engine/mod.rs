@@ -59,12 +59,11 @@ pub struct Job {
     /// promised window waits for its GPUs.
     pub limit: Option<Millis>,
     pub urgency: Urgency,
-    /// It returns its GPUs before windows because it may be stopped, and no host waits for that: it starts on none that
-    /// closes.
+    /// Its limit before windows is a stop, and closures stop no job: it starts on no host that closes.
     pub avoids_closing_hosts: bool,
 }
 
-/// Before whom a job goes, whatever its rank.
+/// Priority over jobs of a better rank.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Urgency {
     pub priority: i32,

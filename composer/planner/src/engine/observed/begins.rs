@@ -1,5 +1,4 @@
-//! When waiting jobs are expected to begin: the engine decides again at each later moment at which something ends, as
-//! if nobody else came.
+//! Expected starts of waiting jobs: the engine decides again at each later change, without new jobs.
 
 use super::state::State;
 use super::{Cut, Expected};
@@ -12,7 +11,7 @@ use std::collections::BTreeMap;
 const MOST_MOMENTS: usize = 1_000;
 
 impl State<'_> {
-    /// When each job that waits is expected to begin, after what was decided for now.
+    /// The expected start of each waiting job, after the current decision.
     pub(super) fn begins(&self) -> Expected {
         let mut plan = self.plan.clone();
         (plan.is_in_motion, plan.has_in_hand) = (false, false);

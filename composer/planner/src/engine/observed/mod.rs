@@ -3,7 +3,7 @@
 //! [`Observed`] is what a decision rests on; its [`Outlook`] says what starts and what stops, and why other jobs wait;
 //! [`Observed::expected`] when they are expected to begin. Nothing here is done.
 //!
-//! On the way: `state` (the problem), `windows` (what is promised in it), `reasons` (why jobs wait), `stops` (preemption), `begins` (the same decisions at
+//! On the way: `state` (the problem), `windows` (its promises), `reasons` (of waiting jobs), `stops` (preemption), `begins` (the same decisions at
 //! later moments), `lookahead` (a plan looked at beside its decisions).
 
 mod begins;
@@ -43,9 +43,9 @@ pub struct WaitingJob {
 #[derive(Debug, Clone)]
 pub struct RunningJob {
     pub demand: DemandId,
-    /// When it is expected to give back what it holds.
+    /// The expected return of its GPUs.
     pub ends: Timestamp,
-    /// It has given it back by then, unless it is stopped before. `None`: it may run for ever.
+    /// The latest return of its GPUs, unless it is stopped before. `None`: no limit.
     pub limit: Option<Timestamp>,
     pub stops: Option<MayStop>,
     /// It is releasing its GPUs, or is about to.
